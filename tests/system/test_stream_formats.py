@@ -17,7 +17,7 @@ from moldau.streams.errors import BatchError, StreamError
 from moldau.streams.operator import StreamOperator
 from moldau.testing.broker import Broker
 from support.spark import spark_session
-from support.stream_jobs import SCHEMA, counted, counts_of, event, events, in_table, in_topic, send
+from support.stream_jobs import SCHEMA, counted, counts_of, event, events, in_table, in_topic, send, switched_to
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -120,6 +120,11 @@ def test_protobuf(broker: Broker, spark: Any, topics: tuple[str, str], tmp_path:
     ]
     (file,) = (tmp_path / "aside" / "dead-letters" / source).glob("*.parquet")
     assert parquet.read_table(file).column("value").to_pylist() == [b"no frame"]
+    switched_to(broker.bootstrap_servers, f"{source}-aside", 2)
+    broker.create_topic(f"{sink}.v2", 2)
+    job("aside", undecodable="dead-letters").run(once=True)
+    (again,) = (tmp_path / "aside" / "dead-letters" / f"{source}@2").glob("*.parquet")
+    assert parquet.read_table(again).column("value").to_pylist() == [b"no frame"], "what another generation reads it puts aside itself"
     job("skip", undecodable="skip").run(once=True)
     operator = StreamOperator(broker.bootstrap_servers)
     (query,) = operator.status(f"{source}-skip")["queries"]
@@ -179,7 +184,12 @@ def test_json_in_dead_letters(broker: Broker, spark: Any, topics: tuple[str, str
         job.to_topic(rows, sink, key=key)
         job.run(once=True, **given)
 
-    for _ in range(2):
+    broker.create_topic(f"{sink}.v2", 2)
+    for generation in (1, 1, 2):
+        if generation == 2:
+            had = sorted(folder.iterdir())
+            switched_to(broker.bootstrap_servers, source, 2)
+            folder = folder.with_name(f"{source}@2")
         run("airport", fresh=True)
         letters = [row for file in sorted(folder.glob("*.parquet")) for row in parquet.read_table(file).to_pylist()]
         assert sorted((row["partition"], row["offset"], row["value"]) for row in letters) == [
@@ -190,6 +200,7 @@ def test_json_in_dead_letters(broker: Broker, spark: Any, topics: tuple[str, str
         assert {(row["topic"], row["error"]) for row in letters} == {(source, "the value is no JSON object of the input's schema")}
     assert sorted(row["number"] for row in in_topic(broker.bootstrap_servers, sink)) == [0, 0, 1, 1, 2, 2, 3, 3]
     assert not list(folder.glob(".*"))
+    assert sorted(folder.with_name(source).iterdir()) == had, "each generation has a directory of its own"
     operator = StreamOperator(broker.bootstrap_servers)
     (query,) = operator.status(source)["queries"]
     operator.close()

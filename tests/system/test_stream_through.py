@@ -14,14 +14,11 @@ from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.streams import StreamJob, windows
 from moldau.streams.errors import StreamError
 from moldau.streams.exact_json import packed, packed_schema, unpacked
-from moldau.streams.generations import JobGenerations, encode_generations
 from moldau.streams.json_values import json_event
 from moldau.streams.outputs import TopicOutput
-from moldau.streams.reports import generations_key, process_key
-from moldau.streams.state_topic import StateTopic
 from moldau.testing.broker import Broker
 from support.spark import spark_session
-from support.stream_jobs import SCHEMA, counted, counts_of, event, events, in_table, in_topic, send
+from support.stream_jobs import SCHEMA, counted, counts_of, event, events, in_table, in_topic, send, switched_to
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -134,10 +131,7 @@ def test_a_job_whose_generation_is_a_later_one(broker: Broker, spark: Any, tmp_p
     job().run(once=True)
     with pytest.raises(StreamError, match=f"topic {through}: a job with rows through a topic cannot be reprocessed beside itself"):
         job().reprocess(once=True)
-    state = StateTopic(bootstrap)
-    former = [process_key(source, each.instance) for each in state.read().processes(source)]
-    state.write({**dict.fromkeys(former), generations_key(source): encode_generations(JobGenerations(2, 2))})
-    state.close()
+    switched_to(bootstrap, source, 2)
     job().run(once=True)
     assert counts_of(in_table(f"{hours}.v2")) == counted(sent[:120])
     send(bootstrap, source, [event(400, "EWR", 121)])

@@ -12,6 +12,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from moldau.lake.reading.event_shape import SUFFIX_PROPERTY
 from moldau.lake.reading.limits import NO_LIMITS, StreamLimits, write_limits
 from moldau.model.errors import MoldauError, WorldError
 from moldau.streams.batches import BatchSink
@@ -19,7 +20,7 @@ from moldau.streams.checkpoints import Checkpoint, Positions
 from moldau.streams.claim import REPORT_S, JobClaim
 from moldau.streams.errand import Errand
 from moldau.streams.errors import BatchError, CheckpointError, StreamError, cause_of
-from moldau.streams.generations import beside_name, directory_in, encode_generations
+from moldau.streams.generations import beside_name, directory_in, encode_generations, suffix_in
 from moldau.streams.late import LateRows
 from moldau.streams.plans import runs_by_clock, topics_read
 from moldau.streams.points import reached
@@ -339,6 +340,7 @@ class JobRun:
             .option("checkpointLocation", f"file://{os.path.abspath(checkpoint.directory)}")
         )
         planned, by_clock = checkpoint.newest(), runs_by_clock(query.frame)
+        self._spark.sparkContext.setLocalProperty(SUFFIX_PROPERTY, suffix_in(self.generation))  # the query's thread inherits it
         try:
             trigger = {"availableNow": True} if once else {"processingTime": trigger_of(query.trigger, by_clock=by_clock)}
             started = writer.trigger(**trigger).start()

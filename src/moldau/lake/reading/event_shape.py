@@ -32,13 +32,16 @@ from moldau.registry.client import RegistryClient, SubjectVersion
 _RECORD = ("topic", "partition", "offset", "timestamp", "key", "value")
 SCHEMA = pa.schema([*((name, ARROW_TYPES[name]) for name in _RECORD), ("error", pa.string())])
 """Columns of the file."""
+SUFFIX_PROPERTY = "moldau.dead_letters_suffix"
+"""A local property of a stream's thread: what the directories of its dead letters have after their names, beside those of other streams of
+the same DataFrame."""
 
 
 class DeadLetterFile:
     """The dead letters of one range. Nothing is written before there is one; the file is visible from `close` on."""
 
     def __init__(self, path: str, wanted: OffsetRange, topic_id: str | None) -> None:
-        directory = local_directory(path)
+        directory = task_directory(path)
         kind = f"-{topic_id[:8]}" if topic_id else ""
         name = f"{wanted.topic}{kind}-{wanted.partition}-{wanted.start:020}-{wanted.end:020}.parquet"
         self._wanted = wanted
@@ -76,6 +79,15 @@ def local_directory(path: str) -> str:
     if parts.scheme in ("", "file") and parts.netloc in ("", "localhost"):
         return parts.path if parts.scheme else path
     raise OptionError("deadLetterPath", f"is a directory that all tasks see as a local one, not {path!r}")
+
+
+def task_directory(path: str) -> str:
+    """The directory for what this task puts aside."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    suffix = None if context is None else context.getLocalProperty(SUFFIX_PROPERTY)
+    return local_directory(path) + (suffix or "")
 
 
 ERROR = "_error"
