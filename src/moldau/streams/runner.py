@@ -5,7 +5,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from moldau.streams.savepoints import Savepoint, write_savepoint
 from moldau.streams.settling import Rest, Settling, furthest_of, is_at, nearest_of, new_round
 from moldau.streams.shape import JobShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.started import StartedQuery, trigger_of
+from moldau.streams.starts import noted_starts
 from moldau.streams.state_topic import StateBoard, StateTopic
 from moldau.streams.through import ThroughOutput
 
@@ -51,11 +52,17 @@ class JobRun:
         queries: Sequence[JobQuery],
         limits_file: str = "",
         topics: Sequence[str] = (),
+        starts: Callable[[], Positions] = dict,
     ) -> None:
+        """`starts`: where its inputs begin now, as far as they do not begin at their first records."""
         self._job, self._brokers, self._base = job, brokers, directory
         self._spark = spark
         self._given = queries
         self._limits_file = limits_file
+        self._starts_now = starts
+        self._starts: Positions = {}
+        """Of queries that have no batch yet."""
+        self._limits = NO_LIMITS
         self.topics = topics
         """Those of the inputs."""
         self._stopped = threading.Event()
@@ -139,6 +146,7 @@ class JobRun:
 
     def close(self) -> None:
         """Close the connections; no limit is left."""
+        self._starts = {}
         self.limit(NO_LIMITS)
         self._topic.close()
 
@@ -188,6 +196,9 @@ class JobRun:
                 if once and savepoint is None and not fresh and not self.is_complete():  # it was stopped before it closed windows
                     self.limit(StreamLimits(round=new_round()))
             self._take_reports(shape, fresh=fresh, savepoint=savepoint if self._errand is None else None)
+            if self._errand is None:
+                self._starts = noted_starts(self._directory, self._checkpoints(), self._starts_now)
+                self.limit(self._limits)
             write_shape(self._directory, check_fit(self._directory, shape))
             self._make_through()
             self._work(once=once)
@@ -236,10 +247,11 @@ class JobRun:
 
     def limit(self, limits: StreamLimits) -> None:
         """From now on the queries read within these limits; those that begin, from its starts. StreamError."""
+        self._limits = limits
         if not self._limits_file:
             return
         try:
-            write_limits(self._limits_file, limits)
+            write_limits(self._limits_file, replace(limits, starts=limits.starts or self._starts))
         except OSError as error:
             raise StreamError(f"{self._limits_file}: cannot be written: {(error.strerror or str(error)).lower()}") from error
 
