@@ -19,19 +19,21 @@ from moldau.streams.batches import BatchSink
 from moldau.streams.checkpoints import Checkpoint, Positions
 from moldau.streams.claim import REPORT_S, JobClaim
 from moldau.streams.errand import Errand
-from moldau.streams.errors import BatchError, CheckpointError, StreamError, cause_of
+from moldau.streams.errors import BatchError, StreamError, cause_of
 from moldau.streams.generations import beside_name, directory_in, encode_generations, suffix_in
 from moldau.streams.late import LateRows
+from moldau.streams.orders import JobOrders
 from moldau.streams.plans import runs_by_clock, topics_read
 from moldau.streams.points import reached
 from moldau.streams.queries import JobQuery, must_read_others, stages
-from moldau.streams.reports import JobOrder, JobState, OrderAnswer, OrderKind, QueryReport, generations_key
+from moldau.streams.reports import JobOrder, JobState, QueryReport, generations_key
 from moldau.streams.savepoints import Savepoint, write_savepoint
 from moldau.streams.settling import Rest, Settling, furthest_of, is_at, nearest_of, new_round
 from moldau.streams.shape import JobShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.started import StartedQuery, trigger_of
 from moldau.streams.starts import noted_starts
 from moldau.streams.state_topic import StateBoard, StateTopic
+from moldau.streams.succession import check_succession, succeeded
 from moldau.streams.through import ThroughOutput
 
 log = logging.getLogger(__name__)
@@ -70,8 +72,7 @@ class JobRun:
         self._lock = threading.Lock()
         self._running: list[StartedQuery] = []
         self._settled = False
-        self._answer: OrderAnswer | None = None
-        self._ordered_ms = 0
+        self._orders = JobOrders(job, self)
         self._settling: Settling | None = None
         self._errand: Errand | None = None
         self._is_beside = False
@@ -95,6 +96,28 @@ class JobRun:
     def stop(self) -> None:
         """Stop at the end of the batch that is being written. Does not wait."""
         self._stopped.set()
+
+    def settle(self) -> None:
+        """Bring the queries to the same offsets, and stop there. A generation beside the current one is settled by its errand."""
+        if self._settling is None and not self._is_beside:
+            log.info("job %s: an order to settle has come", self._job)
+            self._settling = Settling(self)
+
+    def switch(self) -> None:
+        """Take the place of the current generation."""
+        if self._errand is not None:
+            self._errand.switch()
+
+    def save(self, to: str) -> None:
+        """Copy the checkpoints into this directory, between two batches of each query. BatchError, CheckpointError.
+
+        Any thread may call it.
+        """
+        with contextlib.ExitStack() as held:
+            written = {each.name: held.enter_context(each.sink.held(BATCH_END_S)) for each in self._running}
+            for each in self._running:
+                self._checkpoint(each.name).wait_committed(written[each.name])
+            write_savepoint(to, self._job, self.generation, self._directory, self.reports())
 
     def check(self) -> None:
         """What `run` compares before it begins, of checkpoints, outputs and the last report; the job is not claimed, nothing is written.
@@ -312,31 +335,11 @@ class JobRun:
             for query in self._queries:
                 self._check(self._reports[query.name])
         for query in self._queries:
-            known = self._reports[query.name]
-            if known.run != self._checkpoint(query.name).run_id():
-                known = QueryReport(query.name)
-            self._reports[query.name] = replace(known, outputs=tuple(each.place for each in query.written))
+            places = [each.place for each in query.written]
+            self._reports[query.name] = succeeded(self._reports[query.name], self._checkpoint(query.name), places)
 
     def _check(self, known: QueryReport) -> None:
-        """CheckpointError if a query's outputs were written with a checkpoint that is not here, or that was further."""
-        checkpoint = self._checkpoint(known.name)
-        here = checkpoint.run_id()
-        where = f"job {self._job}, query {known.name}"
-        ways = "or run with --fresh, which begins again and writes to the outputs again what they have already"
-        if known.run is not None and known.run != here:
-            what = "there is none" if here is None else f"there is the one with id {here}"
-            assert self._claim.before is not None
-            raise CheckpointError(
-                f"{where}: its batches up to {known.batch} were written with the checkpoint of id {known.run} in "
-                f"{self._claim.before.directory}; in {self._directory} {what}. Bring that checkpoint back; {ways}"
-            )
-        newest = checkpoint.newest()
-        if known.batch is not None and (newest is None or known.batch > newest):
-            raise CheckpointError(
-                f"{where}: its outputs have batch {known.batch}, and the checkpoint in {checkpoint.directory} ends with "
-                f"{'no batch' if newest is None else f'batch {newest}'}: it is an older copy, whose next batches would be taken for those "
-                f"that the outputs have. Bring the newest one back; {ways}"
-            )
+        check_succession(self._job, self._claim.before, known, self._checkpoint(known.name))
 
     def _checkpoint(self, query: str) -> Checkpoint:
         return Checkpoint(os.path.join(self._directory, query))
@@ -368,7 +371,7 @@ class JobRun:
         """From now on the query has batches by this checkpoint."""
         with self._lock:
             self._reports[query] = replace(self._reports[query], run=run)
-            self._claim.write(list(self._reports.values()), answer=self._answer)
+            self._claim.write(list(self._reports.values()), answer=self._orders.answer)
 
     def _watch(self, *, once: bool) -> None:
         """Until all queries have ended, or one has failed, or an order to stop has come. `once`: a query by the clock is ended."""
@@ -397,43 +400,12 @@ class JobRun:
         except WorldError as error:
             log.warning("job %s: its state was not reported: %s; trying again", self._job, error)
             return
-        if order is None:
-            return
-        match order.kind:
-            case OrderKind.STOP:
-                log.info("job %s: an order to stop has come", self._job)
-                self._stopped.set()
-            case OrderKind.SETTLE:
-                if self._settling is None and not self._is_beside:
-                    log.info("job %s: an order to settle has come", self._job)
-                    self._settling = Settling(self)
-            case OrderKind.SWITCH:
-                if self._errand is not None:
-                    self._errand.switch()
-            case OrderKind.SAVEPOINT:
-                if self._ordered_ms != order.at_ms:
-                    self._ordered_ms = order.at_ms
-                    threading.Thread(target=self._make_savepoint, args=(order,), name="moldau-stream-savepoint", daemon=True).start()
-
-    def _make_savepoint(self, order: JobOrder) -> None:
-        """Copy between two batches of each query, beside the thread that reports; the next report has the answer."""
-        error: str | None = None
-        try:
-            with contextlib.ExitStack() as held:
-                written = {each.name: held.enter_context(each.sink.held(BATCH_END_S)) for each in self._running}
-                for each in self._running:
-                    self._checkpoint(each.name).wait_committed(written[each.name])
-                write_savepoint(order.to or "", self._job, self.generation, self._directory, self.reports())
-        except MoldauError as failure:
-            error = str(failure)
-            log.warning("job %s: there is no savepoint %s: %s", self._job, order.to, error)
-        else:
-            log.info("job %s: its savepoint is in %s", self._job, order.to)
-        self._answer = OrderAnswer(order.at_ms, error)
+        if order is not None:
+            self._orders.obey(order)
 
     def _write(self, state: JobState = JobState.RUNNING, error: str | None = None) -> JobOrder | None:
         with self._lock:
-            return self._claim.write(self._newest_reports(), state, error, settled=self._settled, answer=self._answer)
+            return self._claim.write(self._newest_reports(), state, error, settled=self._settled, answer=self._orders.answer)
 
     def _newest_reports(self) -> list[QueryReport]:
         for each in self._running:
