@@ -13,6 +13,9 @@ from pyarrow import parquet
 
 from moldau.lake.tables.opening import open_table
 from moldau.streams import StreamJob, windows
+from moldau.streams.generations import JobGenerations, encode_generations
+from moldau.streams.reports import generations_key, process_key
+from moldau.streams.state_topic import StateTopic
 
 SCHEMA = "at timestamp, airport string, number int"
 BEGIN = datetime(2013, 1, 1, tzinfo=UTC)
@@ -68,6 +71,14 @@ def in_topic(bootstrap: str, topic: str, partitions: int = 2) -> list[dict[str, 
             ended.add(message.partition())
     consumer.close()
     return found
+
+
+def switched_to(bootstrap: str, job: str, generation: int) -> None:
+    """A job that does not run is, at its next start, of this generation, which has nothing yet."""
+    state = StateTopic(bootstrap)
+    former = [process_key(job, each.instance) for each in state.read().processes(job)]
+    state.write({**dict.fromkeys(former), generations_key(job): encode_generations(JobGenerations(generation, generation))})
+    state.close()
 
 
 def in_table(path: Path | str) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -253,3 +254,29 @@ def test_mistakes_are_one_line(broker: Broker, changelog: str, source: Path) -> 
     as_it_was = sqlite3.connect(source)
     assert as_it_was.execute("SELECT count(*) FROM sqlite_master WHERE name = '_moldau_positions'").fetchone() == (0,)
     as_it_was.close()
+
+
+@pytest.mark.parametrize("command", ["publish", "replicate"])
+def test_a_disk_that_is_full_is_one_line(broker: Broker, changelog: str, source: Path, command: str) -> None:
+    """Which names the file; with space the same command continues."""
+    copy = source.parent / "copy.db"
+    write(source, "INSERT INTO notes SELECT id, printf('%0500d', id) FROM orders")
+    publish = ["publish", changelog, "--from", f"sqlite:///{source}", "--once"]
+    replicate = ["replicate", changelog, "--to", f"sqlite:///{copy}", "--once"]
+    wanted, file = (publish, source) if command == "publish" else (replicate, copy)
+    if command == "replicate":
+        succeeded(broker, *publish)
+    environment = {**os.environ, "MOLDAU_BOOTSTRAP": broker.bootstrap_servers, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 60 && exec "$@"', "bash", sys.executable, "-B", "-m", "moldau", "changelog", *wanted],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(rf"Error: .*{re.escape(str(file))}: .*\n", done.stderr), done.stderr
+    for each in (publish, replicate):
+        succeeded(broker, *each)
+    assert ": equal: " in succeeded(broker, "compare", changelog, f"sqlite:///{source}", f"sqlite:///{copy}")

@@ -17,7 +17,7 @@ from moldau.streams.errors import BatchError, StreamError
 from moldau.streams.operator import StreamOperator
 from moldau.testing.broker import Broker
 from support.spark import spark_session
-from support.stream_jobs import SCHEMA, counted, counts_of, event, events, in_table, in_topic, send
+from support.stream_jobs import SCHEMA, counted, counts_of, event, events, in_table, in_topic, send, switched_to
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -120,11 +120,56 @@ def test_protobuf(broker: Broker, spark: Any, topics: tuple[str, str], tmp_path:
     ]
     (file,) = (tmp_path / "aside" / "dead-letters" / source).glob("*.parquet")
     assert parquet.read_table(file).column("value").to_pylist() == [b"no frame"]
+    switched_to(broker.bootstrap_servers, f"{source}-aside", 2)
+    broker.create_topic(f"{sink}.v2", 2)
+    job("aside", undecodable="dead-letters").run(once=True)
+    (again,) = (tmp_path / "aside" / "dead-letters" / f"{source}@2").glob("*.parquet")
+    assert parquet.read_table(again).column("value").to_pylist() == [b"no frame"], "what another generation reads it puts aside itself"
     job("skip", undecodable="skip").run(once=True)
     operator = StreamOperator(broker.bootstrap_servers)
     (query,) = operator.status(f"{source}-skip")["queries"]
     operator.close()
     assert query["inputs"][source]["undecodable"] == 1
+
+
+def test_late_rows_of_protobuf_have_the_columns_of_the_stream(
+    broker: Broker, spark: Any, topics: tuple[str, str], tmp_path: Path, moldau_registry_url: str
+) -> None:
+    """Those of the version that was the latest when the job was made, though another one came before the batch was read again."""
+    source, sink = topics
+    registry = RegistryClient(moldau_registry_url)
+
+    def register(text: str) -> tuple[int, Any]:
+        number = registry.register(f"{source}-value", text, type="PROTOBUF")
+        return number, GetMessageClass(message_at(schema_file(registry.schema(number), registry), [0]))
+
+    def sent(schema: tuple[int, Any], *minutes: int, **fields: str) -> None:
+        values = []
+        for minute in minutes:
+            flight = schema[1](number=minute, **fields)
+            flight.at.FromSeconds(1357000000 + 60 * minute)
+            values.append(frame(schema[0], b"\x00" + flight.SerializeToString()))
+        send(broker.bootstrap_servers, source, values)
+
+    def job() -> StreamJob:
+        made = StreamJob(source, brokers=broker.bootstrap_servers, registry=moldau_registry_url, directory=str(tmp_path), spark=spark)
+        rows = made.topic(source, format="protobuf", time="at")
+        counts = windows.tumbling(rows, "1 hour", "airport")
+        made.to_table(counts, str(tmp_path / "hours"))
+        made.late_to_topic(counts, sink)
+        return made
+
+    first = register(PROTO)
+    sent(first, 500, 501, airport="EWR")
+    job().run(once=True)
+    running = job()
+    second = register(PROTO.replace("airport = 2;", "origin = 2; string tail = 5;"))
+    sent(second, 100, origin="JFK", tail="N1")
+    running.run(once=True)
+    registry.close()
+    (late,) = in_topic(broker.bootstrap_servers, sink)
+    assert (late["number"], late["airport"]) == (100, "JFK")
+    assert not {"origin", "tail"} & late.keys()
 
 
 def test_json_in_dead_letters(broker: Broker, spark: Any, topics: tuple[str, str], tmp_path: Path) -> None:
@@ -139,7 +184,12 @@ def test_json_in_dead_letters(broker: Broker, spark: Any, topics: tuple[str, str
         job.to_topic(rows, sink, key=key)
         job.run(once=True, **given)
 
-    for _ in range(2):
+    broker.create_topic(f"{sink}.v2", 2)
+    for generation in (1, 1, 2):
+        if generation == 2:
+            had = sorted(folder.iterdir())
+            switched_to(broker.bootstrap_servers, source, 2)
+            folder = folder.with_name(f"{source}@2")
         run("airport", fresh=True)
         letters = [row for file in sorted(folder.glob("*.parquet")) for row in parquet.read_table(file).to_pylist()]
         assert sorted((row["partition"], row["offset"], row["value"]) for row in letters) == [
@@ -150,6 +200,7 @@ def test_json_in_dead_letters(broker: Broker, spark: Any, topics: tuple[str, str
         assert {(row["topic"], row["error"]) for row in letters} == {(source, "the value is no JSON object of the input's schema")}
     assert sorted(row["number"] for row in in_topic(broker.bootstrap_servers, sink)) == [0, 0, 1, 1, 2, 2, 3, 3]
     assert not list(folder.glob(".*"))
+    assert sorted(folder.with_name(source).iterdir()) == had, "each generation has a directory of its own"
     operator = StreamOperator(broker.bootstrap_servers)
     (query,) = operator.status(source)["queries"]
     operator.close()

@@ -14,6 +14,9 @@ from moldau.lake.tables.opening import format_of
 from moldau.streams import StreamJob, windows
 from moldau.streams.errors import BatchError, CheckpointError, StreamError
 from moldau.streams.operator import StreamOperator
+from moldau.streams.queries import JobQuery
+from moldau.streams.runner import JobRun
+from moldau.streams.table_output import TableOutput
 from moldau.testing.broker import Broker
 from support.spark import spark_session
 from support.stream_jobs import SCHEMA, counted, counting_job, counts_of, event, events, in_table, in_topic, send
@@ -141,6 +144,46 @@ def test_records_that_cannot_be_decoded(broker: Broker, spark: Any, topics: tupl
     job("skip").run(once=True)
     assert sorted(row["number"] for row in in_topic(broker.bootstrap_servers, sink)) == [0, 1, 2, 3]
     assert status(source)["inputs"][source]["undecodable"] == 2
+
+
+def test_a_first_batch_that_begins_at_the_latest_records_is_repeated_from_there(
+    broker: Broker, spark: Any, topics: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins where the topic ended when the job was started: what has come since is in both outputs, though the first try had written
+    one of them, and others came before the second."""
+    source, sink = topics
+    bootstrap, table = broker.bootstrap_servers, tmp_path / "table"
+
+    def run() -> None:
+        job = StreamJob(source, brokers=bootstrap, directory=str(tmp_path / "job"), spark=spark)
+        rows = job.topic(source, format="json", schema=SCHEMA, time="at", start="latest")
+        job.to_topic(rows, sink)
+        job.to_table(rows, str(table))
+        job.run(once=True)
+
+    def begin(run: JobRun, query: JobQuery, *, once: bool) -> None:
+        """Records come before Spark asks where the query begins."""
+        monkeypatch.setattr(JobRun, "_start", start)
+        send(bootstrap, source, events(10, 20))
+        start(run, query, once=once)
+
+    def fail(*_: object) -> None:
+        monkeypatch.setattr(TableOutput, "write", write)
+        raise BatchError("the power is cut")
+
+    start, write = JobRun._start, TableOutput.write
+    monkeypatch.setattr(JobRun, "_start", begin)
+    monkeypatch.setattr(TableOutput, "write", fail)
+    send(bootstrap, source, events(0, 10))
+    with pytest.raises(BatchError, match="the power is cut"):
+        run()
+    assert sorted(each["number"] for each in in_topic(bootstrap, sink)) == [*range(10, 20)]
+    send(bootstrap, source, events(20, 30))
+    run()
+    for found in (in_topic(bootstrap, sink), in_table(table)):
+        assert sorted(each["number"] for each in found) == [*range(10, 30)]
+    run()
+    assert not (tmp_path / "job" / "starts.json").exists()
 
 
 def test_a_stream_is_stopped_by_an_order_and_takes_new_partitions(

@@ -357,3 +357,36 @@ def test_a_job_that_was_stopped_before_it_closed_its_windows(broker: Broker, spa
     reader = Reader(bootstrap, source, sink)
     reader.read()
     assert counts_of(reader.rows) == counts_of(in_topic(bootstrap, f"{sink}.v2")) == counted_weekly(sent)
+
+
+def test_a_job_that_reads_what_another_one_has_made_again(
+    broker: Broker, spark: Any, topics: tuple[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its topic ends, which its next start says; reprocessed over the new one, its own outputs are those of the new events, whole."""
+    source, middle = topics
+    bootstrap, sink = broker.bootstrap_servers, broker.create_topic(broker.unique_topic("last"), 2)
+    sent = of_days(0, 30)
+    send(bootstrap, source, sent)
+
+    def first(factor: int) -> StreamJob:
+        job = StreamJob(source, brokers=bootstrap, directory=str(tmp_path / "first"), spark=spark)
+        rows = job.topic(source, format="json", schema=SCHEMA, time="at")
+        job.to_topic(rows.selectExpr("at", "airport", f"number * {factor} AS number"), middle)
+        return job
+
+    def second(topic: str) -> StreamJob:
+        job = StreamJob(sink, brokers=bootstrap, directory=str(tmp_path / "second"), spark=spark)
+        job.to_topic(job.topic(topic, format="json", schema=SCHEMA, time="at").select("number"), sink)
+        return job
+
+    first(1).run(once=True)
+    second(middle).run(once=True)
+    first(10).reprocess(once=True)
+    second(middle).run(once=True)
+    assert f"reads topic {middle}, in which an output of job {source} has ended: what follows is in {middle}.v2" in caplog.text
+    caplog.clear()
+    second(output(source, brokers=bootstrap).place).reprocess(whole=True, once=True)
+    place = output(sink, brokers=bootstrap)
+    assert (place.place, place.begin) == (f"{sink}.v2", {})
+    assert sorted(each["number"] for each in in_topic(bootstrap, place.place)) == sorted(10 * each["number"] for each in sent)
+    assert "has ended" not in caplog.text

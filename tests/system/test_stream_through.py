@@ -18,7 +18,7 @@ from moldau.streams.json_values import json_event
 from moldau.streams.outputs import TopicOutput
 from moldau.testing.broker import Broker
 from support.spark import spark_session
-from support.stream_jobs import SCHEMA, counted, counts_of, event, events, in_table, in_topic, send
+from support.stream_jobs import SCHEMA, counted, counts_of, event, events, in_table, in_topic, send, switched_to
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -111,6 +111,38 @@ def test_a_job_in_two_steps(broker: Broker, spark: Any, tmp_path: Path) -> None:
     run(fresh=True)
     rows = in_table(hours)
     assert (len(rows), {row["count"] for row in rows}) == (12, {20}), "the table has each window twice, and none has a row counted twice"
+
+
+def test_a_job_whose_generation_is_a_later_one(broker: Broker, spark: Any, tmp_path: Path) -> None:
+    """It may have rows through a topic, and does not read what a former generation has left there; it is not reprocessed beside itself,
+    and neither is one that reads what it writes without `through`."""
+    source, through = (broker.create_topic(broker.unique_topic(name), 2) for name in ("in", "through"))
+    bootstrap, hours = broker.bootstrap_servers, tmp_path / "hours"
+
+    def job() -> StreamJob:
+        made = StreamJob(source, brokers=bootstrap, directory=str(tmp_path / "job"), spark=spark)
+        flights = made.topic(source, format="json", schema=SCHEMA, time="at")
+        divided = made.through(flights, through, key="airport")
+        made.to_table(windows.tumbling(divided, "1 hour", "airport"), str(hours))
+        return made
+
+    sent = [*events(0, 120), event(240, "EWR", 120)]
+    send(bootstrap, source, sent)
+    job().run(once=True)
+    with pytest.raises(StreamError, match=f"topic {through}: a job with rows through a topic cannot be reprocessed beside itself"):
+        job().reprocess(once=True)
+    switched_to(bootstrap, source, 2)
+    job().run(once=True)
+    assert counts_of(in_table(f"{hours}.v2")) == counted(sent[:120])
+    send(bootstrap, source, [event(400, "EWR", 121)])
+    job().run(once=True)
+    assert counts_of(in_table(f"{hours}.v2")) == counted(sent), "what it has left there itself"
+    copy, other = (broker.create_topic(broker.unique_topic(name), 1) for name in ("copy", "other"))
+    made = job()
+    made.to_topic(made.topic(source), copy)
+    made.to_topic(made.topic(copy), other)
+    with pytest.raises(StreamError, match=rf"job {source}, query {other}: reads topic {copy}, which the job writes: each generation"):
+        made.run(once=True)
 
 
 def test_a_topic_that_does_not_fit_is_refused(broker: Broker, spark: Any, tmp_path: Path) -> None:

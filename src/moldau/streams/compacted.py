@@ -3,6 +3,9 @@
 A process reads the topic once, and then what came between two batches. What it keeps of a key is the value's bytes; they are decoded where
 they are looked up, by Spark, as those of an input are.
 
+A deletion is in the log for `delete.retention.ms`. So a process whose version is older than that, when records have come since, does not
+bring it to the newest one: a deletion between the two may have been compacted away. It reads the topic from its beginning.
+
 Compaction bounds repetition: a process that reads the topic from its beginning for a batch that another process has noted does not find a
 value that was overwritten after the note and compacted since. `min.compaction.lag.ms` of the topic keeps such values for so long.
 """
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from moldau.client.admin import Admin, AdminResource, AdminResourceType
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import OffsetRange
@@ -24,6 +28,7 @@ from moldau.streams.json_values import CORRUPT, is_corrupt, json_event, json_sch
 from moldau.streams.lookups import Store, StoreVersion, added_names, with_lookup
 from moldau.streams.outputs import key_text
 from moldau.streams.versions import Note
+from moldau.tracking.clock import now_ms
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -34,6 +39,8 @@ STOP, SKIP = "stop", "skip"
 _CLIENT_ID = "moldau-stream"
 _KEY, _VALUE, _EVENT = "_lookup_key", "_lookup_value", "_lookup_event"
 _OFFSETS, _STARTS, _ID = "offsets", "starts", "id"
+_AT_MS, _DELETIONS_MS = "at_ms", "deletions_ms"
+"""Of a note: when the topic ended there, and for how long it has deletions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,7 @@ class CompactedStore(Store):
 
     def newest(self) -> Note:
         """StreamError if there is no such topic; WorldError, PeerError."""
+        at_ms = now_ms()
         with ClusterLog(self.brokers, _CLIENT_ID, isolation_level=READ_COMMITTED) as source:
             known = source.topics([self.topic]).get(self.topic)
             if known is None:
@@ -88,11 +96,15 @@ class CompactedStore(Store):
             partitions = [TopicPartition(self.topic, number) for number in range(known.partitions)]
             ends, starts = (source.offsets(dict.fromkeys(partitions, edge)) for edge in (LATEST, EARLIEST))
             noted = {key: {str(each.partition): of[each] for each in partitions} for key, of in ((_OFFSETS, ends), (_STARTS, starts))}
-            return {**noted, _ID: known.id}
+            return {**noted, _ID: known.id, _AT_MS: at_ms, _DELETIONS_MS: self._deletions_ms(source)}
+
+    def _deletions_ms(self, source: ClusterLog) -> int:
+        entries = Admin(source.cluster).describe_configs(AdminResource(AdminResourceType.TOPIC, self.topic))
+        return int(next(entry.value for entry in entries if entry.name == "delete.retention.ms") or 0)
 
     def load(self, note: Note, before: StoreVersion | None) -> StoreVersion:
         """ReadError, DataLossError; WorldError, PeerError."""
-        if not isinstance(before, _TopicVersion) or not before.leads_to(note):
+        if not isinstance(before, _TopicVersion) or not before.leads_to(note, now_ms()):
             before = _TopicVersion({_OFFSETS: {}, _STARTS: {}, _ID: note[_ID]}, {})
         with ClusterLog(self.brokers, _CLIENT_ID, isolation_level=READ_COMMITTED) as source:
             return before.brought_to(note, source, self.topic)
@@ -103,9 +115,12 @@ class _TopicVersion(StoreVersion):
         self.note, self._values = note, values
         self.label = json.dumps(note[_OFFSETS], sort_keys=True, separators=(",", ":"))
 
-    def leads_to(self, note: Note) -> bool:
-        """Whether only records are missing. Where the log begins later now, values are gone that this version has."""
+    def leads_to(self, note: Note, time_ms: int) -> bool:
+        """Whether only records are missing, and all of them are there. Where the log begins later now, values are gone that this version
+        has; and deletions may be gone that came after it."""
         if self.note[_ID] != note[_ID] or not self.note[_STARTS].items() <= note[_STARTS].items():
+            return False
+        if self.note[_OFFSETS] != note[_OFFSETS] and time_ms - self.note.get(_AT_MS, 0) >= note.get(_DELETIONS_MS, 0):
             return False
         return all(offset <= note[_OFFSETS].get(number, -1) for number, offset in self.note[_OFFSETS].items())
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from moldau.lake.reading.event_shape import SCHEMA, local_directory
+from moldau.lake.reading.event_shape import SCHEMA, local_directory, task_directory
 
 _RECORD = ("topic", "partition", "offset", "timestamp", "key")
 REASON = "the value is no JSON object of the input's schema"
@@ -41,7 +41,7 @@ def put_aside(batches: Iterator[Any], *, directory: str, value: str, error: str)
             ):
                 theirs = wrong.filter(pc.and_(pc.equal(wrong.column("_topic"), topic), pc.equal(wrong.column("_partition"), partition)))
                 if (topic, partition) not in files:
-                    files[topic, partition] = _DeadLetters(directory, topic, partition)
+                    files[topic, partition] = _DeadLetters(task_directory(directory), topic, partition)
                 files[topic, partition].add(theirs, value)
             yield batch.drop_columns([value])
         for each in files.values():

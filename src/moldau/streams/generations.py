@@ -1,8 +1,9 @@
 """The generations of a job: reprocessing gives it new checkpoints and new outputs, and a switch makes them those of the job.
 
 Generation 1 has the names that the job's file has. Generation N has the checkpoints in ``DIRECTORY/@N``, and writes to topics ``TOPIC.vN``
-and tables ``PATH.vN``. Beside the current one it runs as the job ``JOB@N``. Which one is current, and where its outputs continue those of
-the one before, is one record of `_stream_state`, which is written whole: a reader sees all outputs of a job switched, or none.
+and tables ``PATH.vN``; its dead letters are in ``DIRECTORY/dead-letters/TOPIC@N``. Beside the current one it runs as the job ``JOB@N``.
+Which one is current, and where its outputs continue those of the one before, is one record of `_stream_state`, which is written whole: a
+reader sees all outputs of a job switched, or none.
 """
 
 import json
@@ -81,6 +82,11 @@ def name_in(name: str, generation: int) -> str:
 def directory_in(directory: str, generation: int) -> str:
     """Where the checkpoints of a generation lie: no query has a name with `@`."""
     return directory if generation == 1 else os.path.join(directory, f"{BESIDE}{generation}")
+
+
+def suffix_in(generation: int) -> str | None:
+    """What follows the name of a directory with dead letters in a generation: no topic has `@` in its name."""
+    return None if generation == 1 else f"{BESIDE}{generation}"
 
 
 def beside_name(job: str, generation: int) -> str:

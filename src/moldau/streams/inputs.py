@@ -106,6 +106,11 @@ class TopicInput:
         return self.is_avro or self.format == "protobuf"
 
     @property
+    def language(self) -> str:
+        """That of its schemas, in the registry's word."""
+        return "AVRO" if self.is_avro else "PROTOBUF"
+
+    @property
     def counted_as(self) -> str:
         """The name of its counts."""
         return self.metric or self.topic
@@ -149,19 +154,24 @@ def read_range(spark: Any, given: TopicInput, *, brokers: str, starts: Offsets, 
 
 
 def pinned(given: TopicInput) -> TopicInput:
-    """The input with the schema that is the registry's latest now, so that a second reading decodes by the same one.
+    """The input with the version that is its subject's latest now, so that a second reading decodes by the same one.
 
-    RegistryError, RegistryUnavailableError, AvroSchemaError.
+    ValueError, RegistryError, RegistryUnavailableError.
     """
-    from moldau.lake.avro.columns import latest_schema
     from moldau.registry.client import RegistryClient
 
-    if not given.is_avro or given.schema is not None or "subject" in {name.lower() for name in given.options}:
+    names = {name.lower(): name for name in given.options}
+    if not given.is_decoded or given.schema is not None or not names.keys().isdisjoint(("readerschema", "subjectversion")):
         return given
     assert given.registry is not None
+    subject = given.options[names["subject"]] if "subject" in names else f"{given.topic}-value"
     with RegistryClient(given.registry) as registry:
-        latest = latest_schema(registry, f"{given.topic}-value")
-    return given if latest.references else replace(given, schema=latest.text)
+        latest = registry.latest(subject)
+    if latest.type != given.language:
+        raise ValueError(
+            f"topic {given.topic}: subject {subject}: version {latest.version} is a schema of type {latest.type}, not {given.language}"
+        )
+    return replace(given, options={**given.options, "subjectVersion": str(latest.version)})
 
 
 def _raw(reader: Any, given: TopicInput, dead_letters: str, *beside: str) -> tuple[Any, Any]:

@@ -18,9 +18,11 @@ from moldau.streams.inputs import EVENT_TIME, STOP, TopicInput, pinned, read_top
 from moldau.streams.late import LateOutput, late_output
 from moldau.streams.names import NAME, parse_job_name
 from moldau.streams.outputs import Output, TopicOutput, columns_of
-from moldau.streams.runner import JobQuery, JobRun
+from moldau.streams.queries import JobQuery
+from moldau.streams.runner import JobRun
 from moldau.streams.session import configured, session
 from moldau.streams.started import AT_ONCE
+from moldau.streams.starts import starts_now
 from moldau.streams.table_output import TableOutput
 from moldau.streams.tables import TableStore, table_store
 from moldau.streams.through import read_through, through_output
@@ -350,7 +352,10 @@ class StreamJob:
         queries = self.queries()
         if not queries:
             raise StreamError(f"job {self.name} writes nothing: call to_topic or to_table")
-        running = JobRun(self.name, self.brokers, self.directory, self.spark, queries, self._limits_file, self.input_topics())
+        running = JobRun(
+            self.name, self.brokers, self.directory, self.spark, queries, self._limits_file, self.input_topics(),
+            lambda: starts_now(self._inputs, self.brokers),
+        )  # fmt: skip
         self._running = running
         if self._stop_wanted:
             running.stop()

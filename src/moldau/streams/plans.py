@@ -2,10 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from decimal import Decimal
 from typing import Any
 
+from moldau.model.topic_names import matches
 from moldau.streams.shape import Operator
 
 _ID = re.compile(r"#\d+L?")
@@ -13,6 +14,7 @@ _ID = re.compile(r"#\d+L?")
 _MICROSECONDS = re.compile(r"\b(\d{4,})(?:L|BL)?\b")
 _GAP = re.compile(r"CAST\('([^']*)' AS INTERVAL\)")
 _SOURCE = "StreamingRelationV2"
+_SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 
 
 def inputs_of(frame: Any) -> tuple[str, ...]:
@@ -45,6 +47,21 @@ def first_offsets(execution: Any) -> list[dict[str, Any]]:
         if node.nodeName().startswith("StreamingDataSourceV2") and not any(known.equals(node) for known in relations):
             relations.append(node)
     return [json.loads(each.startOffset().get().json()) if each.startOffset().isDefined() else {} for each in relations]
+
+
+def topics_read(frame: Any, among: Collection[str]) -> set[str]:
+    """Which of these topics a DataFrame reads, by whichever option its sources name them."""
+    options = [node.extraOptions() for node in _nodes(_plan(frame)) if node.nodeName() == _SOURCE]
+    return {topic for topic in among if any(_reads(each, topic) for each in options)}
+
+
+def _reads(options: Any, topic: str) -> bool:
+    names, pattern, assigned = (options.get(name) for name in _SUBSCRIPTIONS)
+    return (
+        (names is not None and topic in [name.strip() for name in names.split(",")])
+        or (pattern is not None and matches(re.compile(pattern), topic))
+        or (assigned is not None and topic in json.loads(assigned))
+    )
 
 
 def operators_of(frame: Any) -> tuple[Operator, ...]:
@@ -86,7 +103,7 @@ def _input(node: Any) -> str:
     if node.nodeName() != _SOURCE:
         return _text(node.toString())
     options = node.extraOptions()
-    found = [f"{name} {options.get(name)}" for name in ("subscribe", "subscribePattern", "assign") if options.get(name) is not None]
+    found = [f"{name} {options.get(name)}" for name in _SUBSCRIPTIONS if options.get(name) is not None]
     return ", ".join(["topics" if found else "source", node.sourceName(), *found])
 
 

@@ -9,7 +9,8 @@ It never reads further than the running one has, so that both can be brought to 
 5. one record of `_stream_state` has the new places of all outputs, and where each continues the one before.
 6. this process reports as the job's, and reads without a limit.
 
-A process that dies leaves the steps that it has done; the same command continues.
+A process that dies leaves the steps that it has done; the same command continues. Each step can be done twice: while the brokers are
+away it is tried again.
 """
 
 import logging
@@ -19,10 +20,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from moldau.client.errors import may_pass
 from moldau.client.partition_requests import EARLIEST, LATEST, READ_COMMITTED
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.limits import NO_LIMITS, StreamLimits
-from moldau.model.errors import MoldauError
+from moldau.model.errors import MoldauError, PeerError, WorldError
 from moldau.model.identity import TopicPartition
 from moldau.streams.checkpoints import Positions
 from moldau.streams.claim import REPORT_S, SILENT_S, JobClaim
@@ -41,6 +43,8 @@ log = logging.getLogger(__name__)
 CLOSE_S, CLOSE_BATCHES = 10.0, 3
 """It has caught up when it reaches in this time where the running job was, or in that of so many batches, if they take longer."""
 _LOOK_S = 0.5
+AWAY_S = 60.0
+"""A step is tried again for so long while the brokers are away."""
 
 
 class Stage(Enum):
@@ -48,7 +52,9 @@ class Stage(Enum):
 
     FOLLOW = "follows"
     OLD_SETTLES = "the running generation settles"
+    CLAIMS = "claims the job"
     NEW_SETTLES = "the new generation settles"
+    SWITCHES = "switches"
     DONE = "is the job's"
 
 
@@ -82,6 +88,9 @@ class JobReprocessing:
         self._claim: JobClaim | None = None
         self._rest: Rest | None = None
         self._has_round = False
+        self._switched: JobGenerations | None = None
+        self._away_s: float | None = None
+        """Since when the brokers are."""
         self._others: Positions = {}
         """Where topics stand that the old generation does not read, from when it has stopped: records that come would keep the queries
         busy."""
@@ -103,17 +112,37 @@ class JobReprocessing:
         self._tell(f"job {self._name}: begins at {self._plan.origin}, beside job {self._job}; moldau stream status shows both")
 
     def look(self) -> None:
-        """The next step, if it is time for one."""
+        """The next step, if it is time for one. WorldError, PeerError when the brokers are away for too long."""
         if self._stage is Stage.DONE or self._monotonic() < self._due:
             return
         self._due = self._monotonic() + _LOOK_S
+        try:
+            self._step()
+        except (WorldError, PeerError) as error:
+            now_s = self._monotonic()
+            self._away_s = now_s if self._away_s is None else self._away_s
+            if not may_pass(error) or now_s - self._away_s > AWAY_S:
+                raise
+            if self._stage is Stage.OLD_SETTLES:
+                self._ends_s = now_s  # the running job could not report either
+            log.warning("job %s: %s; trying again", self._name, error)
+        else:
+            self._away_s = None
+
+    def _step(self) -> None:
         match self._stage:
             case Stage.FOLLOW:
                 self._follow()
             case Stage.OLD_SETTLES:
                 self._wait_for_old()
+            case Stage.CLAIMS:
+                self._take()
             case Stage.NEW_SETTLES:
                 self._wait_for_new()
+            case Stage.SWITCHES:
+                self._switch_over()
+            case Stage.DONE:
+                pass
 
     def switch(self) -> None:
         """An order to switch has come."""
@@ -122,7 +151,7 @@ class JobReprocessing:
     def end(self) -> None:
         """The queries have ended."""
         try:
-            if self._claim is not None and self._stage is not Stage.DONE:
+            if self._claim is not None and self._stage in (Stage.CLAIMS, Stage.NEW_SETTLES):
                 self._report(JobState.STOPPED)
         except MoldauError as error:
             log.warning("job %s: its end was not reported: %s", self._job, error)
@@ -174,6 +203,7 @@ class JobReprocessing:
             self._take()  # refuses what does not stand settled
 
     def _take(self) -> None:
+        self._stage = Stage.CLAIMS
         current = self._topic.read().generations_of(self._job).current
         claim = JobClaim(self._topic, self._job, directory_in(self._directory, current), current)
         old = self._found()
@@ -222,17 +252,23 @@ class JobReprocessing:
         reached("new generation settled")
         known = self._topic.read().generations_of(self._job)
         places = self._places(known.current)
-        switched = known.switched(
+        self._switched = known.switched(
             self._plan.number, places.ended(self._old, known.current), places.continued(self._plan.number, whole=self._whole), now_ms()
         )
+        self._stage = Stage.SWITCHES
+        self._switch_over()
+
+    def _switch_over(self) -> None:
+        assert self._claim is not None
+        assert self._switched is not None
         directory = directory_in(self._directory, self._plan.number)
-        self._claim.switch({generations_key(self._job): encode_generations(switched)}, self._plan.number, directory)
+        self._claim.switch({generations_key(self._job): encode_generations(self._switched)}, self._plan.number, directory)
         reached("switched")
-        self._stage = Stage.DONE
         self._run.become_current(self._claim, settled=self._once)
         reached("switch reported")
-        self._topic.write({generations_key(self._job): encode_generations(replace(switched, reprocessing=None))})
-        for each in switched.places:
+        self._topic.write({generations_key(self._job): encode_generations(replace(self._switched, reprocessing=None))})
+        self._stage = Stage.DONE
+        for each in self._switched.places:
             if each.generation == self._plan.number:
                 self._tell(f"job {self._job}: {each.kind} {each.output} is {each.place} now")
         if self._once:

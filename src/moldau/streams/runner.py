@@ -5,75 +5,41 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from moldau.lake.reading.event_shape import SUFFIX_PROPERTY
 from moldau.lake.reading.limits import NO_LIMITS, StreamLimits, write_limits
 from moldau.model.errors import MoldauError, WorldError
 from moldau.streams.batches import BatchSink
 from moldau.streams.checkpoints import Checkpoint, Positions
 from moldau.streams.claim import REPORT_S, JobClaim
 from moldau.streams.errand import Errand
-from moldau.streams.errors import BatchError, CheckpointError, StreamError, cause_of
-from moldau.streams.generations import JobGenerations, beside_name, directory_in, encode_generations
-from moldau.streams.late import LateOutput, LateRows
-from moldau.streams.outputs import Output
-from moldau.streams.plans import inputs_of, operators_of, runs_by_clock
+from moldau.streams.errors import BatchError, StreamError, cause_of
+from moldau.streams.generations import beside_name, directory_in, encode_generations, suffix_in
+from moldau.streams.late import LateRows
+from moldau.streams.orders import JobOrders
+from moldau.streams.plans import runs_by_clock, topics_read
 from moldau.streams.points import reached
-from moldau.streams.reports import JobOrder, JobState, OrderAnswer, OrderKind, QueryReport, generations_key
+from moldau.streams.queries import JobQuery, must_read_others, stages
+from moldau.streams.reports import JobOrder, JobState, QueryReport, generations_key
 from moldau.streams.savepoints import Savepoint, write_savepoint
 from moldau.streams.settling import Rest, Settling, furthest_of, is_at, nearest_of, new_round
-from moldau.streams.shape import JobShape, QueryShape, check_fit, read_shape, set_aside, write_shape
+from moldau.streams.shape import JobShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.started import StartedQuery, trigger_of
-from moldau.streams.state_topic import StateTopic
+from moldau.streams.starts import noted_starts
+from moldau.streams.state_topic import StateBoard, StateTopic
+from moldau.streams.succession import check_succession, succeeded
 from moldau.streams.through import ThroughOutput
 
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
 BATCH_END_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class JobQuery:
-    """A DataFrame that is written, and where to."""
-
-    name: str
-    frame: Any
-    outputs: tuple[Output, ...]
-    mode: str
-    trigger: str
-    late: tuple[LateOutput, ...] = ()
-
-    def shape(self) -> QueryShape:
-        """What its checkpoint has to fit."""
-        return QueryShape(inputs_of(self.frame), operators_of(self.frame), tuple(each.place for each in self.outputs), self.mode)
-
-    @property
-    def written(self) -> tuple[Output, ...]:
-        """All that it writes to, that of late rows too."""
-        return (*self.outputs, *(each.output for each in self.late))
-
-    def of_generation(self, number: int) -> "JobQuery":
-        """The query as this generation of the job has it. StreamError."""
-        late = tuple(replace(each, output=each.output.of_generation(number)) for each in self.late)
-        return replace(self, outputs=tuple(each.of_generation(number) for each in self.outputs), late=late)
-
-
-def stages(queries: Sequence[JobQuery]) -> list[list[JobQuery]]:
-    """The queries in the order in which they feed each other by topics of the job: a run up to the present has to read what it writes."""
-    inputs = {query.name: [word.strip(",") for each in inputs_of(query.frame) for word in each.split()] for query in queries}
-    left, found = list(queries), []
-    while left:
-        fed = {output.name for query in left for output in query.written if output.place == f"topic {output.name}"}
-        stage = [query for query in left if fed.isdisjoint(inputs[query.name])] or left
-        found.append(stage)
-        left = [query for query in left if query not in stage]
-    return found
 
 
 class JobRun:
@@ -88,11 +54,17 @@ class JobRun:
         queries: Sequence[JobQuery],
         limits_file: str = "",
         topics: Sequence[str] = (),
+        starts: Callable[[], Positions] = dict,
     ) -> None:
+        """`starts`: where its inputs begin now, as far as they do not begin at their first records."""
         self._job, self._brokers, self._base = job, brokers, directory
         self._spark = spark
         self._given = queries
         self._limits_file = limits_file
+        self._starts_now = starts
+        self._starts: Positions = {}
+        """Of queries that have no batch yet."""
+        self._limits = NO_LIMITS
         self.topics = topics
         """Those of the inputs."""
         self._stopped = threading.Event()
@@ -100,8 +72,7 @@ class JobRun:
         self._lock = threading.Lock()
         self._running: list[StartedQuery] = []
         self._settled = False
-        self._answer: OrderAnswer | None = None
-        self._ordered_ms = 0
+        self._orders = JobOrders(job, self)
         self._settling: Settling | None = None
         self._errand: Errand | None = None
         self._is_beside = False
@@ -113,7 +84,9 @@ class JobRun:
         return self._queries
 
     def _enter(self, generation: int, name: str) -> None:
-        """Run this generation of the job: its checkpoints and outputs, under this name."""
+        """Run this generation of the job: its checkpoints and outputs, under this name. StreamError."""
+        if generation > 1:
+            must_read_others(self._job, self._given)
         self.generation = generation
         self._directory = directory_in(self._base, generation)
         self._queries = [each.of_generation(generation) for each in self._given]
@@ -124,12 +97,34 @@ class JobRun:
         """Stop at the end of the batch that is being written. Does not wait."""
         self._stopped.set()
 
+    def settle(self) -> None:
+        """Bring the queries to the same offsets, and stop there. A generation beside the current one is settled by its errand."""
+        if self._settling is None and not self._is_beside:
+            log.info("job %s: an order to settle has come", self._job)
+            self._settling = Settling(self)
+
+    def switch(self) -> None:
+        """Take the place of the current generation."""
+        if self._errand is not None:
+            self._errand.switch()
+
+    def save(self, to: str) -> None:
+        """Copy the checkpoints into this directory, between two batches of each query. BatchError, CheckpointError.
+
+        Any thread may call it.
+        """
+        with contextlib.ExitStack() as held:
+            written = {each.name: held.enter_context(each.sink.held(BATCH_END_S)) for each in self._running}
+            for each in self._running:
+                self._checkpoint(each.name).wait_committed(written[each.name])
+            write_savepoint(to, self._job, self.generation, self._directory, self.reports())
+
     def check(self) -> None:
         """What `run` compares before it begins, of checkpoints, outputs and the last report; the job is not claimed, nothing is written.
 
         CheckpointError, StreamError, WorldError, PeerError.
         """
-        self._enter(self._generations().current, self._job)
+        self._enter_current()
         self._check_shape(self._shape(), fresh=False)
         self._claim.look()
         for known in () if self._claim.before is None else self._claim.before.queries:
@@ -143,7 +138,7 @@ class JobRun:
         start from a savepoint, with its checkpoints.
         JobTakenError, CheckpointError, StreamError before anything is written; BatchError, JobFencedError, WorldError, PeerError.
         """
-        self._enter(self._generations().current, self._job)
+        self._enter_current()
         restored = None if savepoint is None else Savepoint.read(savepoint, self._job)
         shape = self._shape()
         if restored is not None:
@@ -159,6 +154,11 @@ class JobRun:
 
     def run_beside(self, generation: int, errand: Errand, savepoint: str | None = None) -> None:
         """Run this generation beside the current one, until `errand` or another thread stops it. Errors as those of `run`."""
+        for through in self._through:
+            raise StreamError(
+                f"topic {through.name}: a job with rows through a topic cannot be reprocessed beside itself, as what a query of the one "
+                f"generation writes there the queries of the other one would read: run it with --fresh"
+            )
         self._enter(generation, beside_name(self._job, generation))
         self._errand, self._is_beside = errand, True
         restored = None if savepoint is None else Savepoint.read(savepoint, self._job)
@@ -169,6 +169,7 @@ class JobRun:
 
     def close(self) -> None:
         """Close the connections; no limit is left."""
+        self._starts = {}
         self.limit(NO_LIMITS)
         self._topic.close()
 
@@ -176,8 +177,16 @@ class JobRun:
     def _through(self) -> list[ThroughOutput]:
         return [output for query in self._queries for output in query.outputs if isinstance(output, ThroughOutput)]
 
-    def _generations(self) -> JobGenerations:
-        return self._topic.read().generations_of(self._job) if self._topic.exists() else JobGenerations()
+    def _board(self) -> StateBoard:
+        return self._topic.read() if self._topic.exists() else StateBoard()
+
+    def _enter_current(self) -> None:
+        board = self._board()
+        for topic in self.topics:
+            for job, now in board.successors_of(topic):
+                what = f"reads topic {topic}, in which an output of job {job} has ended: what follows is in {now}"
+                log.warning("job %s: %s (docs/streams-reprocessing.md#jobs)", self._job, what)
+        self._enter(board.generations_of(self._job).current, self._job)
 
     def _shape(self) -> JobShape:
         return JobShape(self._job, self._spark.version, {query.name: query.shape() for query in self._queries})
@@ -210,9 +219,11 @@ class JobRun:
                 if once and savepoint is None and not fresh and not self.is_complete():  # it was stopped before it closed windows
                     self.limit(StreamLimits(round=new_round()))
             self._take_reports(shape, fresh=fresh, savepoint=savepoint if self._errand is None else None)
+            if self._errand is None:
+                self._starts = noted_starts(self._directory, self._checkpoints(), self._starts_now)
+                self.limit(self._limits)
             write_shape(self._directory, check_fit(self._directory, shape))
-            for through in self._through:
-                through.make()
+            self._make_through()
             self._work(once=once)
         except Py4JError as caught:
             error = BatchError(f"job {self._job}: Spark has ended: {str(caught).splitlines()[0]}")
@@ -225,9 +236,17 @@ class JobRun:
             if self._errand is not None:
                 self._errand.end()
 
+    def _make_through(self) -> None:
+        """The topics of rows through topics. One that a later generation begins with has rows of a former one, which it would read."""
+        for through in self._through:
+            ends = [each for each in self._queries if through in each.outputs or topics_read(each.frame, [through.name])]
+            if self.generation > 1 and all(self._checkpoint(each.name).run_id() is None for each in ends):
+                through.empty()
+            through.make()
+
     def _finish_switch(self) -> None:
         """The process of a generation that has become current runs as the job's: nothing is left to do of the switch."""
-        known = self._generations()
+        known = self._board().generations_of(self._job)
         if known.current != self.generation:
             raise StreamError(f"job {self._job} has just switched to generation {known.current}: start it again")
         if known.is_switch_open:
@@ -251,10 +270,11 @@ class JobRun:
 
     def limit(self, limits: StreamLimits) -> None:
         """From now on the queries read within these limits; those that begin, from its starts. StreamError."""
+        self._limits = limits
         if not self._limits_file:
             return
         try:
-            write_limits(self._limits_file, limits)
+            write_limits(self._limits_file, replace(limits, starts=limits.starts or self._starts))
         except OSError as error:
             raise StreamError(f"{self._limits_file}: cannot be written: {(error.strerror or str(error)).lower()}") from error
 
@@ -280,13 +300,15 @@ class JobRun:
             return self._newest_reports()
 
     def become_current(self, claim: JobClaim, *, settled: bool) -> None:
-        """Continue as the job's process, by this claim; the one as `JOB@N` is given up. `settled`: it reads no more."""
+        """Continue as the job's process, by this claim; the one as `JOB@N` is given up. `settled`: it reads no more.
+
+        WorldError, PeerError: it may be called again then.
+        """
         with self._lock:
             self._settled = settled
-            beside, self._claim = self._claim, claim
             claim.write(self._newest_reports())
-            beside.abandon()
-            self._is_beside = False
+            self._claim.abandon()
+            self._claim, self._is_beside = claim, False
 
     def _checkpoints(self) -> list[Checkpoint]:
         return [self._checkpoint(query.name) for query in self._queries]
@@ -313,31 +335,11 @@ class JobRun:
             for query in self._queries:
                 self._check(self._reports[query.name])
         for query in self._queries:
-            known = self._reports[query.name]
-            if known.run != self._checkpoint(query.name).run_id():
-                known = QueryReport(query.name)
-            self._reports[query.name] = replace(known, outputs=tuple(each.place for each in query.written))
+            places = [each.place for each in query.written]
+            self._reports[query.name] = succeeded(self._reports[query.name], self._checkpoint(query.name), places)
 
     def _check(self, known: QueryReport) -> None:
-        """CheckpointError if a query's outputs were written with a checkpoint that is not here, or that was further."""
-        checkpoint = self._checkpoint(known.name)
-        here = checkpoint.run_id()
-        where = f"job {self._job}, query {known.name}"
-        ways = "or run with --fresh, which begins again and writes to the outputs again what they have already"
-        if known.run is not None and known.run != here:
-            what = "there is none" if here is None else f"there is the one with id {here}"
-            assert self._claim.before is not None
-            raise CheckpointError(
-                f"{where}: its batches up to {known.batch} were written with the checkpoint of id {known.run} in "
-                f"{self._claim.before.directory}; in {self._directory} {what}. Bring that checkpoint back; {ways}"
-            )
-        newest = checkpoint.newest()
-        if known.batch is not None and (newest is None or known.batch > newest):
-            raise CheckpointError(
-                f"{where}: its outputs have batch {known.batch}, and the checkpoint in {checkpoint.directory} ends with "
-                f"{'no batch' if newest is None else f'batch {newest}'}: it is an older copy, whose next batches would be taken for those "
-                f"that the outputs have. Bring the newest one back; {ways}"
-            )
+        check_succession(self._job, self._claim.before, known, self._checkpoint(known.name))
 
     def _checkpoint(self, query: str) -> Checkpoint:
         return Checkpoint(os.path.join(self._directory, query))
@@ -353,6 +355,7 @@ class JobRun:
             .option("checkpointLocation", f"file://{os.path.abspath(checkpoint.directory)}")
         )
         planned, by_clock = checkpoint.newest(), runs_by_clock(query.frame)
+        self._spark.sparkContext.setLocalProperty(SUFFIX_PROPERTY, suffix_in(self.generation))  # the query's thread inherits it
         try:
             trigger = {"availableNow": True} if once else {"processingTime": trigger_of(query.trigger, by_clock=by_clock)}
             started = writer.trigger(**trigger).start()
@@ -368,7 +371,7 @@ class JobRun:
         """From now on the query has batches by this checkpoint."""
         with self._lock:
             self._reports[query] = replace(self._reports[query], run=run)
-            self._claim.write(list(self._reports.values()), answer=self._answer)
+            self._claim.write(list(self._reports.values()), answer=self._orders.answer)
 
     def _watch(self, *, once: bool) -> None:
         """Until all queries have ended, or one has failed, or an order to stop has come. `once`: a query by the clock is ended."""
@@ -397,43 +400,12 @@ class JobRun:
         except WorldError as error:
             log.warning("job %s: its state was not reported: %s; trying again", self._job, error)
             return
-        if order is None:
-            return
-        match order.kind:
-            case OrderKind.STOP:
-                log.info("job %s: an order to stop has come", self._job)
-                self._stopped.set()
-            case OrderKind.SETTLE:
-                if self._settling is None and not self._is_beside:
-                    log.info("job %s: an order to settle has come", self._job)
-                    self._settling = Settling(self)
-            case OrderKind.SWITCH:
-                if self._errand is not None:
-                    self._errand.switch()
-            case OrderKind.SAVEPOINT:
-                if self._ordered_ms != order.at_ms:
-                    self._ordered_ms = order.at_ms
-                    threading.Thread(target=self._make_savepoint, args=(order,), name="moldau-stream-savepoint", daemon=True).start()
-
-    def _make_savepoint(self, order: JobOrder) -> None:
-        """Copy between two batches of each query, beside the thread that reports; the next report has the answer."""
-        error: str | None = None
-        try:
-            with contextlib.ExitStack() as held:
-                written = {each.name: held.enter_context(each.sink.held(BATCH_END_S)) for each in self._running}
-                for each in self._running:
-                    self._checkpoint(each.name).wait_committed(written[each.name])
-                write_savepoint(order.to or "", self._job, self.generation, self._directory, self.reports())
-        except MoldauError as failure:
-            error = str(failure)
-            log.warning("job %s: there is no savepoint %s: %s", self._job, order.to, error)
-        else:
-            log.info("job %s: its savepoint is in %s", self._job, order.to)
-        self._answer = OrderAnswer(order.at_ms, error)
+        if order is not None:
+            self._orders.obey(order)
 
     def _write(self, state: JobState = JobState.RUNNING, error: str | None = None) -> JobOrder | None:
         with self._lock:
-            return self._claim.write(self._newest_reports(), state, error, settled=self._settled, answer=self._answer)
+            return self._claim.write(self._newest_reports(), state, error, settled=self._settled, answer=self._orders.answer)
 
     def _newest_reports(self) -> list[QueryReport]:
         for each in self._running:

@@ -70,6 +70,15 @@ class StateBoard:
         """Which generation of a job's checkpoints and outputs is the current one."""
         return self._generations.get(job, JobGenerations())
 
+    def successors_of(self, topic: str) -> list[tuple[str, str]]:
+        """Jobs that wrote a topic in a former generation and write to it no more, each with the topic that it writes now instead."""
+        found = []
+        for job, known in sorted(self._generations.items()):
+            of_topics = [each for each in known.places if each.kind == "topic"]
+            names = {each.output for each in of_topics if each.place == topic and each.end is not None}
+            found += [(job, each.place) for each in of_topics if each.output in names and each.end is None]
+        return found
+
     def processes(self, job: str) -> list[JobReport]:
         """All that have a record."""
         return list(self._processes.get(job, {}).values())

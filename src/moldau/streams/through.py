@@ -48,34 +48,29 @@ class ThroughOutput:
         return self.records.place
 
     def of_generation(self, number: int) -> "ThroughOutput":
-        """StreamError: what a query of another generation would write here, the queries of this one would read."""
-        if number > 1:
-            raise StreamError(
-                f"topic {self.name}: a job with rows through a topic cannot be reprocessed beside itself: run it with --fresh"
-            )
+        """The same topic: a run of one generation has it for itself, as none with rows through a topic is made beside another one."""
         return self
 
     def check(self, frame: Any) -> None:
         """The topic has the partitions that are wanted, or it is missing and can be made."""
         with ClusterLog(self.records.brokers, _CLIENT_ID) as source:
-            wanted = self._wanted(source)
-            there = source.topics([self.name]).get(self.name)
-            if there is None and wanted is None:
-                raise StreamError(f"there is no topic {self.name} at {self.records.brokers}: name with partitions= how many it is to have")
-            if there is not None and wanted is not None and there.partitions != wanted:
-                as_many = f", as many as topic {self.partitions}" if isinstance(self.partitions, str) else ""
-                raise StreamError(
-                    f"topic {self.name} has {there.partitions} partitions, and the rows are to be divided into {wanted}{as_many}: "
-                    f"the same keys would be in other partitions; take another topic"
-                )
+            there, wanted = self._partitions(source)
+        if there is None and wanted is None:
+            raise StreamError(f"there is no topic {self.name} at {self.records.brokers}: name with partitions= how many it is to have")
+        if there is not None and wanted is not None and there != wanted:
+            as_many = f", as many as topic {self.partitions}" if isinstance(self.partitions, str) else ""
+            raise StreamError(
+                f"topic {self.name} has {there} partitions, and the rows are to be divided into {wanted}{as_many}: "
+                f"the same keys would be in other partitions; take another topic"
+            )
         if there is not None:
             self.records.check(self._valued(frame))
 
     def make(self) -> None:
         """Make the topic if it is missing: the reading query needs it."""
         with ClusterLog(self.records.brokers, _CLIENT_ID) as source:
-            wanted = self._wanted(source)
-            if wanted is None or self.name in source.topics([self.name]):
+            there, wanted = self._partitions(source)
+            if wanted is None or there is not None:
                 return
             try:
                 Admin(source.cluster).create_topic(self.name, wanted, configs={"cleanup.policy": "delete"})
@@ -93,13 +88,15 @@ class ThroughOutput:
             if (there := source.topics([self.name]).get(self.name)) is not None:
                 Admin(source.cluster).delete_records({TopicPartition(self.name, number): END_OF_LOG for number in range(there.partitions)})
 
-    def _wanted(self, source: ClusterLog) -> int | None:
+    def _partitions(self, source: ClusterLog) -> tuple[int | None, int | None]:
+        """How many the topic has, None if it is missing, and how many it is to have; both in one answer of the brokers."""
+        names = [self.name, *([self.partitions] if isinstance(self.partitions, str) else [])]
+        found = {name: known.partitions for name, known in source.topics(names).items()}
         if not isinstance(self.partitions, str):
-            return self.partitions
-        other = source.topics([self.partitions]).get(self.partitions)
-        if other is None:
+            return found.get(self.name), self.partitions
+        if self.partitions not in found:
             raise StreamError(f"topic {self.name} is to have as many partitions as topic {self.partitions}, which does not exist")
-        return other.partitions
+        return found.get(self.name), found[self.partitions]
 
     def _valued(self, rows: Any) -> Any:
         return rows.withColumn(_VALUE, packed(self.schema))

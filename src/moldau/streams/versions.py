@@ -3,7 +3,7 @@
 ::
 
     QUERY/versions/17-planes.json      {"version": 8, "id": "0c4e..."}       a table
-    QUERY/versions/17-airports.json    {"offsets": {"0": 23, "1": 17}, "starts": {"0": 0, "1": 4}, "id": "9f6c..."}      a compacted topic
+    QUERY/versions/17-airports.json    {"offsets": {"0": 23, "1": 17}, "starts": {"0": 0, "1": 4}, "id": "9f6c...", ...}    a topic
 
 A note is made whole, under a name that can be taken once, before any row of the batch leaves the task. So all tasks of a batch, and the
 batch when it is run again after a crash, read the same version. A savepoint or a checkpoint that is set aside takes its notes along.
@@ -58,7 +58,9 @@ def noted(directory: str, store: str, batch: TaskBatch, newest: Callable[[], Not
         found = _read(path)
         if found is not None:
             return found
-        os.makedirs(folder, exist_ok=True)
+        if not os.path.isdir(folder):
+            os.makedirs(folder, exist_ok=True)
+            _sync(os.path.dirname(folder))
         if _made(folder, path, newest()):
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, f"{batch.number - _KEPT}-{store}.json"))

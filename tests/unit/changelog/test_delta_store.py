@@ -12,6 +12,9 @@ from moldau.changelog.stores import delta
 from moldau.changelog.stores.delta import DeltaStore
 from moldau.changelog.stores.delta_table import folder_of
 from moldau.changelog.values import Row, Table
+from moldau.lake.doctor.examination import examine
+from moldau.lake.doctor.facts import Limits
+from moldau.lake.doctor.rules import findings
 from support.replica_stores import ACCOUNTS, EMPTY, POSITION, account, drop, put
 
 ORDERS = Table("orders", {"id": "integer", "item": "text"}, ("id",))
@@ -194,3 +197,12 @@ def test_directories_have_the_names_of_tables(table: str, folder: str) -> None:
 def test_a_store_that_is_looked_at_is_not_made(tmp_path: Path) -> None:
     assert DeltaStore(tmp_path / "none").look("bank") == {}
     assert not (tmp_path / "none").exists()
+
+
+def test_the_doctor_finds_nothing_wrong(tmp_path: Path) -> None:
+    """deltalake writes texts and bytes as views, which are no other type of a column."""
+    store = opened(tmp_path)
+    store.apply(0, put(ACCOUNTS, account(1, "ann")) + put(ORDERS, order(1, "tea")), POSITION)
+    for table in ("accounts", "orders", "_moldau_positions"):
+        facts = examine(str(tmp_path / table))
+        assert (facts.rows, facts.footers.read, findings(facts, Limits())) == (1, 1, [])

@@ -17,8 +17,10 @@ from moldau.streams.generations import (
     encode_generations,
     name_in,
 )
+from moldau.streams.reports import generations_key
 from moldau.streams.reprocessing import planned
 from moldau.streams.settling import has_reached, is_at
+from moldau.streams.state_topic import StateBoard
 
 
 def test_the_first_generation_has_the_names_of_the_file() -> None:
@@ -43,6 +45,9 @@ def test_places_over_two_switches_are_a_chain() -> None:
     ]  # fmt: skip
     assert [each.end for each in third.places if each.output == "b"] == [{"0": 20}, {"0": 45}]
     assert third.current == 3
+    board = StateBoard()
+    board.take(generations_key("hours"), encode_generations(third))
+    assert [board.successors_of(topic) for topic in ("a", "a.v2", "a.v3", "b")] == [[("hours", "a.v3")], [("hours", "a.v3")], [], []]
     assert decode_generations(encode_generations(third)) == third
     with pytest.raises(ValueError, match="not the generations of a stream job"):
         decode_generations(b'{"version":1}')

@@ -7,11 +7,12 @@ from unittest.mock import Mock
 
 import pytest
 
+from moldau.lake.reading.limits import NO_LIMITS
 from moldau.model.errors import WorldError
 from moldau.model.identity import TopicPartition
 from moldau.streams import reprocessing
 from moldau.streams.errors import StreamError
-from moldau.streams.generations import JobGenerations, Reprocessing
+from moldau.streams.generations import JobGenerations, Reprocessing, decode_generations
 from moldau.streams.reports import JobOrder, JobReport, JobState, OrderKind, QueryReport, decode_order
 from moldau.streams.reprocessing import JobReprocessing, reprocess
 
@@ -64,6 +65,53 @@ def test_the_end_of_a_switch_that_cannot_be_reported(topic: Mock, monkeypatch: p
     made.end()
     claim.write.assert_called_once()
     topic.close.assert_called_once()
+
+
+AWAY = WorldError("no broker answers", retriable=True)
+
+
+def test_brokers_that_are_away_for_a_short_time_do_not_end_it(topic: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At any step, which is done again: the switch is one, with the places that were first written, and the job's report is not lost."""
+    claim = Mock(before=OLD, report=OLD)
+    monkeypatch.setattr(reprocessing, "JobClaim", Mock(return_value=claim))
+    monkeypatch.setattr(reprocessing, "Places", Mock(return_value=Mock(**{"ended.return_value": [], "continued.return_value": []})))
+    run = Mock(topics=["flights"], queries=[])
+    run.reports.return_value = [QueryReport("counts", "s1", 3, positions={"flights": {"0": 5}})]
+    run.furthest.return_value = {"flights": {"0": 5}}
+    board = topic.read.return_value
+    topic.read.side_effect = [AWAY, board, AWAY, *[board] * 20]
+    claim.take.side_effect = [AWAY, None]
+    claim.write.side_effect = [AWAY, *[None] * 20]
+    claim.switch.side_effect = [AWAY, None, None, None]
+    run.become_current.side_effect = [AWAY, None, None]
+    topic.write.side_effect = [AWAY, None]
+    made = begun(run)
+    tried(made, 20)
+    assert claim.take.call_count == 2
+    assert run.become_current.call_count == 3, "the last time for the record after it"
+    switched = {next(iter(call.args[0].values())) for call in claim.switch.call_args_list}
+    assert (len(switched), claim.switch.call_count) == (1, 4)
+    assert decode_generations(next(iter(switched))).current == 2
+    assert decode_generations(next(iter(topic.write.call_args.args[0].values()))).reprocessing is None
+    run.limit.assert_called_with(NO_LIMITS)
+
+
+def tried(made: JobReprocessing, count: int) -> None:
+    for _ in range(count):
+        made.look()
+
+
+def test_brokers_that_stay_away_end_it(topic: Mock) -> None:
+    """With their error; the same command continues. So does one at once that time does not heal."""
+    topic.read.side_effect = AWAY
+    made = begun(Mock(topics=["flights"]))
+    while topic.read.call_count < reprocessing.AWAY_S / 4:
+        made.look()
+    with pytest.raises(WorldError, match="no broker answers"):
+        tried(made, int(reprocessing.AWAY_S))
+    topic.read.side_effect = WorldError("the certificate is not valid", retriable=False)
+    with pytest.raises(WorldError, match="certificate"):
+        begun(Mock(topics=["flights"]))
 
 
 def test_the_order_to_settle_outlives_one_for_a_savepoint(topic: Mock) -> None:

@@ -11,10 +11,12 @@ from unittest.mock import Mock, PropertyMock
 
 import pytest
 
-from moldau.streams import runner
+from moldau.model.errors import WorldError
+from moldau.streams import queries, runner
 from moldau.streams.errors import BatchError, CheckpointError
+from moldau.streams.queries import JobQuery
 from moldau.streams.reports import JobOrder, JobReport, JobState, OrderKind, QueryReport
-from moldau.streams.runner import JobQuery, JobRun, stages
+from moldau.streams.runner import JobRun
 from moldau.streams.shape import JobShape, Operator, QueryShape, read_shape, write_shape
 
 BEFORE = JobReport("flights", "a1", "host", 17, "", 1, 1000, 5000, JobState.STOPPED, "/elsewhere", None, (QueryReport("counts", "r1", 7),))
@@ -46,8 +48,9 @@ def claim(monkeypatch: pytest.MonkeyPatch) -> PretendedClaim:
     made = PretendedClaim()
     monkeypatch.setattr(runner, "StateTopic", Mock(return_value=Mock(exists=lambda: False)))
     monkeypatch.setattr(runner, "JobClaim", lambda *_: made)
-    monkeypatch.setattr(runner, "inputs_of", lambda _: ("topics moldau, subscribe flights",))
-    monkeypatch.setattr(runner, "operators_of", lambda _: ())
+    monkeypatch.setattr(queries, "inputs_of", lambda _: ("topics moldau, subscribe flights",))
+    monkeypatch.setattr(queries, "operators_of", lambda _: ())
+    monkeypatch.setattr(queries, "topics_read", lambda *_: set())
     monkeypatch.setattr(runner, "runs_by_clock", lambda _: False)
     return made
 
@@ -63,7 +66,7 @@ def job(claim: PretendedClaim, tmp_path: Path) -> Job:
         output = Mock(place="topic counts")
         output.of_generation.return_value = output
         query = JobQuery("counts", frame, (output,), "append", "0 seconds")
-        return JobRun(name, "", str(tmp_path), SimpleNamespace(version="4.3.0"), [query])
+        return JobRun(name, "", str(tmp_path), SimpleNamespace(version="4.3.0", sparkContext=Mock()), [query])
 
     return make
 
@@ -180,20 +183,6 @@ def test_a_fresh_start_that_cannot_set_them_aside(claim: PretendedClaim, job: Jo
     assert (claim.states, claim.queries) == ([JobState.FAILED], BEFORE.queries)
 
 
-def test_a_run_up_to_the_present_reads_the_late_rows_that_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The query that reads their topic begins when the one that writes it has ended."""
-    monkeypatch.setattr(runner, "inputs_of", lambda topic: (f"topics moldau, subscribe {topic}",))
-
-    def output(topic: str) -> Any:
-        made = Mock(place=f"topic {topic}")
-        made.name = topic
-        return made
-
-    reader = JobQuery("reader", "late", (output("corrections"),), "append", "0 seconds")
-    writer = JobQuery("writer", "flights", (output("counts"),), "append", "0 seconds", (Mock(output=output("late")),))
-    assert stages([reader, writer]) == [[writer], [reader]]
-
-
 def test_a_query_that_fails_while_it_settles(claim: PretendedClaim, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has nothing to do then, as one that stands where it is to: the job has failed, and a switch does not take it for settled."""
     claim.before = None
@@ -219,3 +208,18 @@ def test_a_query_that_fails_while_it_settles(claim: PretendedClaim, job: Job, mo
     with pytest.raises(BatchError, match="query counts: there is no checkpoint in"):
         job(frame).run(once=False, fresh=False)
     assert seen[-1] == (JobState.FAILED, False)
+
+
+def test_a_generation_becomes_current_at_the_second_try(claim: PretendedClaim, job: Job) -> None:
+    """Where the brokers were away at the first one: its own claim is given up once, and the job's never."""
+    run = job()
+    beside, of_job = Mock(), Mock()
+    run._claim = beside
+    of_job.write.side_effect = [WorldError("no broker answers", retriable=True), None, None]
+    with pytest.raises(WorldError):
+        run.become_current(of_job, settled=True)
+    beside.abandon.assert_not_called()
+    run.become_current(of_job, settled=True)
+    beside.abandon.assert_called_once()
+    of_job.abandon.assert_not_called()
+    assert run._claim is of_job

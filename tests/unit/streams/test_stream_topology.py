@@ -12,8 +12,8 @@ from moldau.streams.generations import JobGenerations, encode_generations
 from moldau.streams.inputs import TopicInput
 from moldau.streams.late import LateOutput
 from moldau.streams.outputs import TopicOutput
+from moldau.streams.queries import JobQuery
 from moldau.streams.reports import generations_key
-from moldau.streams.runner import JobQuery
 from moldau.streams.state_topic import StateBoard
 from moldau.streams.topology_checks import Check, JobEnds, feeders, find, stages
 from moldau.streams.topology_file import parse_stream_topology, read_stream_topology

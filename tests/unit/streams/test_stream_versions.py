@@ -1,18 +1,16 @@
-"""The version of a store is noted once for a batch, whichever task comes first; queries run in the order in which they feed each other."""
+"""The version of a store is noted once for a batch, whichever task comes first."""
 
 import json
+import os
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from moldau.streams import runner
 from moldau.streams.errors import CheckpointError
 from moldau.streams.lookups import key_rows
-from moldau.streams.runner import JobQuery, stages
 from moldau.streams.versions import TaskBatch, noted
 
 
@@ -52,6 +50,23 @@ def test_the_first_task_notes_the_version_and_all_others_read_it(directory: Path
     assert not (folder / "17-planes.json").exists(), "notes of the last 200 batches are kept"
 
 
+def test_a_note_is_on_disk_before_a_row_is_looked_up(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file before it has its name; then its folder, and the folder in which that one was made."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noticed(descriptor: int) -> None:
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), directory))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noticed)
+    noted(str(directory), "planes", TaskBatch("r1", 17), lambda: {"version": 8})
+    parent, note, folder = synced
+    assert (parent, os.path.dirname(note), folder) == ("counts", "counts/versions", "counts/versions")
+    noted(str(directory), "planes", TaskBatch("r1", 18), lambda: {"version": 9})
+    assert len(synced) == 5, "the folder was there"
+
+
 def test_what_is_wrong_with_notes_is_named(directory: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="has no checkpoint of id r9; all processes of Spark have to see the directory"):
         noted(str(directory), "planes", TaskBatch("r9", 1), dict)
@@ -68,21 +83,3 @@ def test_rows_are_found_by_one_key_or_several() -> None:
     assert key_rows({"a": 0, "b": 1}, [pa.array(["b", None, "c", "a", "b"])]).to_pylist() == [1, None, None, 0, 1]
     pairs = [pa.array(["a", "a", None]), pa.array([1, 2, 1])]
     assert key_rows({("a", 1): 7, ("b", 2): 8}, pairs).to_pylist() == [7, None, None]
-
-
-def test_queries_that_feed_others_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the topics of their outputs; those that feed each other in a circle run together."""
-
-    def query(name: str, reads: str, *writes: str) -> JobQuery:
-        outputs = tuple(SimpleNamespace(name=each, place=f"topic {each}") for each in writes)
-        return JobQuery(name, reads, outputs, "append", "")
-
-    monkeypatch.setattr(runner, "inputs_of", lambda frame: tuple(f"topics, moldau, subscribe {each}" for each in frame.split()))
-
-    def names(*queries: JobQuery) -> list[list[str]]:
-        return [[each.name for each in stage] for stage in stages(queries)]
-
-    last, first, between = query("last", "b", "c"), query("first", "in", "a"), query("between", "in a", "b", "d")
-    assert names(last, first, between) == [["first"], ["between"], ["last"]]
-    assert names(first, query("other", "in", "x")) == [["first", "other"]]
-    assert names(first, query("round", "q", "p"), query("about", "p", "q")) == [["first"], ["round", "about"]]

@@ -32,6 +32,8 @@ def writing(database: sqlite3.Connection) -> Iterator[None]:
     try:
         database.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
+        if not _is_busy(error):
+            raise
         (_, _, path) = database.execute("PRAGMA database_list").fetchone()
         raise WorldError(f"database {path}: no transaction can begin: {error}; another writer is in one", retriable=True) from error
     try:
@@ -41,6 +43,21 @@ def writing(database: sqlite3.Connection) -> Iterator[None]:
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise
+
+
+@contextmanager
+def failures(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What the disk or other processes do to the database, as WorldError, which names the file. A wrong statement stays what it is."""
+    try:
+        yield
+    except (sqlite3.ProgrammingError, sqlite3.IntegrityError):
+        raise
+    except sqlite3.DatabaseError as error:
+        raise WorldError(f"database {os.fspath(path)}: {error}", retriable=_is_busy(error)) from error
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def schema_version(database: sqlite3.Connection) -> int:

@@ -12,7 +12,7 @@ from moldau.changelog.errors import PublisherFencedError, SequenceError
 from moldau.changelog.naming import ADDRESS
 from moldau.changelog.points import reached
 from moldau.changelog.publisher import Publisher
-from moldau.changelog.sqlite.connecting import connect, schema_version, writing
+from moldau.changelog.sqlite.connecting import connect, failures, schema_version, writing
 from moldau.changelog.sqlite.installing import Registered, install, refresh, registered, reinstall
 from moldau.changelog.sqlite.outbox import STORE, Sealed, changes_left, commit_of, forget, installed_state, seal, sealed_commits, unsealed
 from moldau.changelog.sqlite.repairing import delete_missing, tables_to_repair
@@ -59,6 +59,7 @@ class Source:
         **options: Any,
     ) -> None:
         self._publisher = Publisher(bootstrap_servers, changelog, shard, **options)
+        self._path = path
         self._database = connect(path, busy_timeout_s)
         self._address = {ADDRESS: address} if address else {}
         self._lock = threading.RLock()
@@ -70,7 +71,8 @@ class Source:
         self._started = False
         self._fenced: PublisherFencedError | None = None
         try:
-            self._state: State = install(self._database, changelog, shard, tables, promoted_after=promoted_after)
+            with failures(path):
+                self._state: State = install(self._database, changelog, shard, tables, promoted_after=promoted_after)
         except BaseException:
             self._database.close()
             raise
@@ -85,7 +87,7 @@ class Source:
 
         SequenceError if the log has commits that the database does not have.
         """
-        with self._lock:
+        with self._locked():
             if self._fenced is not None:
                 raise self._fenced
             if not self._started:
@@ -146,9 +148,9 @@ class Source:
     def publish(self, up_to: int | None = None) -> int:
         """Bring what is committed by now into the log, or only what the log lacks of commits up to a number; the log's last commit.
 
-        PublisherFencedError. WorldError, PeerError, ClientError where the log cannot be written: the next call continues.
+        PublisherFencedError. WorldError, PeerError, ClientError where the log cannot be written, or the database: the next call continues.
         """
-        with self._lock:
+        with self._locked():
             if up_to is not None and self._started and self.commit >= up_to:
                 return self.commit
             with self._recovery():
@@ -156,6 +158,12 @@ class Source:
                 self._publish(up_to)
                 self._end_repairs()
             return self.commit
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One thread at a time uses the database."""
+        with self._lock, failures(self._path):
+            yield
 
     @contextmanager
     def _recovery(self) -> Iterator[None]:
@@ -249,7 +257,7 @@ class Source:
 
         If it does not end, the next `publish` ends it. Until then commits are not complete, and replicas are loading.
         """
-        with self._lock:
+        with self._locked():
             with writing(self._database):
                 reinstall(self._database, self._state.changelog, table)
             with self._recovery():
@@ -265,7 +273,7 @@ class Source:
             try:
                 before = self.commit
                 if self.publish() == before:
-                    with self._lock:
+                    with self._locked():
                         self._forget()
                 stop.wait(pause_s)
             except (ClientError, WorldError, PeerError) as error:
@@ -276,7 +284,7 @@ class Source:
 
     def statistics(self) -> dict[str, int]:
         """`commit`: the last one in the log, `sealed`: the last one in the database, `outbox`: changes in the outbox."""
-        with self._lock:
+        with self._locked():
             sealed, left = installed_state(self._database).sealed, changes_left(self._database)
             return {"commit": self.commit, "sealed": sealed, "outbox": left}
 

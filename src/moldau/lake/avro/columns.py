@@ -163,9 +163,13 @@ def _make(registry: SchemaSource, reader_schema: AvroText, columns: tuple[str, .
 
 def latest_schema(registry: SchemaSource, subject: str) -> AvroText:
     """The latest schema of a subject with all that it refers to. AvroSchemaError if it is not Avro; RegistryError."""
-    found = registry.latest(subject)
+    return schema_text(registry, registry.latest(subject))
+
+
+def schema_text(registry: SchemaSource, found: SubjectVersion) -> AvroText:
+    """A version of a subject with all that it refers to. AvroSchemaError if it is not Avro; RegistryError."""
     if found.type != AVRO:
-        raise AvroSchemaError(f"subject {subject}: version {found.version} is a schema of type {found.type}, not AVRO")
+        raise AvroSchemaError(f"subject {found.subject}: version {found.version} is a schema of type {found.type}, not AVRO")
     return AvroText(found.text, texts(registry.referenced(found)))
 
 

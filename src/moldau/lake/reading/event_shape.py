@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from pyspark.sql.types import StructType
 
-from moldau.lake.avro.columns import NULL_VALUE, AvroColumns, DecodedBatch, latest_schema
+from moldau.lake.avro.columns import NULL_VALUE, AvroColumns, DecodedBatch, schema_text
 from moldau.lake.avro.schemas import AvroText
 from moldau.lake.avro.types import arrow_schema
 from moldau.lake.reading.columns import RecordColumns
@@ -32,13 +32,16 @@ from moldau.registry.client import RegistryClient, SubjectVersion
 _RECORD = ("topic", "partition", "offset", "timestamp", "key", "value")
 SCHEMA = pa.schema([*((name, ARROW_TYPES[name]) for name in _RECORD), ("error", pa.string())])
 """Columns of the file."""
+SUFFIX_PROPERTY = "moldau.dead_letters_suffix"
+"""A local property of a stream's thread: what the directories of its dead letters have after their names, beside those of other streams of
+the same DataFrame."""
 
 
 class DeadLetterFile:
     """The dead letters of one range. Nothing is written before there is one; the file is visible from `close` on."""
 
     def __init__(self, path: str, wanted: OffsetRange, topic_id: str | None) -> None:
-        directory = local_directory(path)
+        directory = task_directory(path)
         kind = f"-{topic_id[:8]}" if topic_id else ""
         name = f"{wanted.topic}{kind}-{wanted.partition}-{wanted.start:020}-{wanted.end:020}.parquet"
         self._wanted = wanted
@@ -78,6 +81,15 @@ def local_directory(path: str) -> str:
     raise OptionError("deadLetterPath", f"is a directory that all tasks see as a local one, not {path!r}")
 
 
+def task_directory(path: str) -> str:
+    """The directory for what this task puts aside."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    suffix = None if context is None else context.getLocalProperty(SUFFIX_PROPERTY)
+    return local_directory(path) + (suffix or "")
+
+
 ERROR = "_error"
 """The column with the reason, in PERMISSIVE mode, why a value could not be decoded."""
 
@@ -93,7 +105,7 @@ class EventDecoder(Protocol):
 
 
 Reader = AvroText | SubjectVersion
-"""What the columns are of: the reader's schema of Avro, or the version of a subject that was the latest, of Protobuf."""
+"""What the columns are of: the reader's schema of Avro, or the version of a subject, of Protobuf."""
 
 
 class MalformedEventError(RuntimeError):
@@ -151,7 +163,8 @@ def plan_event_shape(options: ReadOptions, avro: AvroOptions) -> EventShape:
     else:
         assert avro.subject is not None
         with RegistryClient(avro.registry) as registry:
-            reader = latest_schema(registry, avro.subject) if avro.language == AVRO else registry.latest(avro.subject)
+            found = registry.latest(avro.subject) if avro.version is None else registry.version(avro.subject, avro.version)
+            reader = schema_text(registry, found) if avro.language == AVRO else found
     if isinstance(reader, AvroText):
         events = arrow_schema(reader)
     else:

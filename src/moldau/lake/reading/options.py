@@ -103,8 +103,8 @@ def choice(options: Mapping[str, str], name: str, choices: Iterable[str], defaul
 
 
 _FORMAT, _REGISTRY, _SUBJECT, _SCHEMA, _MODE = "format", "registry", "subject", "readerSchema", "mode"
-_DEAD_LETTERS, _KAFKA_COLUMNS, _MESSAGE = "deadLetterPath", "kafkaColumns", "message"
-AVRO_NAMES = (_FORMAT, _REGISTRY, _SUBJECT, _SCHEMA, _MODE, _DEAD_LETTERS, _KAFKA_COLUMNS, _MESSAGE)
+_DEAD_LETTERS, _KAFKA_COLUMNS, _MESSAGE, _VERSION = "deadLetterPath", "kafkaColumns", "message", "subjectVersion"
+AVRO_NAMES = (_FORMAT, _REGISTRY, _SUBJECT, _VERSION, _SCHEMA, _MODE, _DEAD_LETTERS, _KAFKA_COLUMNS, _MESSAGE)
 AVRO, PROTOBUF = "avro", "protobuf"
 FAILFAST, PERMISSIVE, DEAD_LETTERS = "FAILFAST", "PERMISSIVE", "dead letters"
 """What becomes of a value that cannot be decoded: it fails the read; it is a row of nulls with its error; it is put aside."""
@@ -119,7 +119,7 @@ class AvroOptions:
 
     registry: str
     subject: str | None
-    """The subject whose latest schema is the reader's; None where `reader_schema` is given."""
+    """The subject whose schema is the reader's; None where `reader_schema` is given."""
     reader_schema: str | None
     mode: str
     dead_letter_path: str | None
@@ -129,6 +129,8 @@ class AvroOptions:
     language: str = AVRO
     message: str | None = None
     """Of Protobuf the full name of the message; None: the first one of the schema."""
+    version: int | None = None
+    """Of the subject; None: the latest."""
 
 
 def parse_avro(options: Mapping[str, str], only_topic: str | None) -> AvroOptions | None:
@@ -147,6 +149,8 @@ def parse_avro(options: Mapping[str, str], only_topic: str | None) -> AvroOption
         raise OptionError(_SCHEMA, "has no meaning with format=protobuf: the columns are those of the latest schema of subject")
     _check_url(options[_REGISTRY])
     given = one_of(options, (_SUBJECT, _SCHEMA))
+    if given == _SCHEMA and _VERSION in options:
+        raise OptionError(_VERSION, f"cannot be given together with {_SCHEMA}")
     if given is None and only_topic is None:
         raise OptionError(_SUBJECT, "or readerSchema is needed: more than one topic may be read")
     mode = choice(options, _MODE, (FAILFAST, PERMISSIVE), FAILFAST)
@@ -167,6 +171,7 @@ def parse_avro(options: Mapping[str, str], only_topic: str | None) -> AvroOption
         record_columns=_record_columns(options.get(_KAFKA_COLUMNS, "false")),
         language=language,
         message=options.get(_MESSAGE, "").strip() or None,
+        version=number(_VERSION, options[_VERSION], 1) if _VERSION in options else None,
     )
 
 

@@ -53,9 +53,9 @@ def storable(kind: Any) -> Any:
         return storable(kind.value_type)
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", tz="UTC")
-    if pa.types.is_large_string(kind):
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
-    if pa.types.is_fixed_size_binary(kind) or pa.types.is_large_binary(kind):
+    if pa.types.is_fixed_size_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
         return pa.binary()
     if pa.types.is_time(kind) or pa.types.is_duration(kind) or kind == pa.uint64():
         return pa.int64()

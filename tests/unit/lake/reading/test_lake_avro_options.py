@@ -24,6 +24,9 @@ def test_what_is_told() -> None:
     assert parse(format="avro", registry="r:1", subject="s", mode="permissive") == AvroOptions("r:1", "s", None, PERMISSIVE, None, ())
     beside = parse(format="avro", registry="r:1", readerSchema='"int"', deadLetterPath="/d", kafkaColumns="_offset, key,topic")
     assert beside == AvroOptions("r:1", None, '"int"', DEAD_LETTERS, "/d", ("topic", "offset", "key"))
+    third = parse(format="protobuf", registry="r:1", subjectVersion="3")
+    assert third is not None
+    assert (third.subject, third.version) == ("a-value", 3)
     usual = parse(format="avro", registry="r:1", kafkaColumns="true")
     assert usual is not None
     assert usual.record_columns == ("topic", "partition", "offset", "timestamp", "key")
@@ -37,6 +40,11 @@ def test_what_is_told() -> None:
         ({"registry": "r:1"}, "option registry: has no meaning without format=avro or format=protobuf"),
         ({"format": "avro", "registry": "r:1", "message": "M"}, "option message: has no meaning without format=protobuf"),
         ({"format": "protobuf", "registry": "r:1", "readerSchema": "x"}, "option readerSchema: has no meaning with format=protobuf"),
+        (
+            {"format": "avro", "registry": "r:1", "readerSchema": "x", "subjectVersion": "1"},
+            "option subjectVersion: cannot be given together with readerSchema",
+        ),
+        ({"format": "avro", "registry": "r:1", "subjectVersion": "latest"}, "option subjectVersion: needs a whole number, not 'latest'"),
         ({"mode": "FAILFAST"}, "option mode: has no meaning without format=avro"),
         ({"format": "avro"}, "option registry: is needed for format=avro"),
         ({"format": "avro", "registry": "ftp://r"}, "option registry: 'ftp://r' is not a registry's URL"),
