@@ -28,10 +28,11 @@ def is_owned_by(owner: str, identity: str) -> bool:
     return owner.rpartition(" ")[2] == identity
 
 
-def read_claims(cluster: Cluster, topic: str, into: TierCounts | None = None) -> TierCounts:
-    """What tiers state about themselves and the topic, without their counts; only what is new since `into` was read. WorldError, PeerError."""
-    name = topic.encode()
-    return read_audit(cluster, into, wanted=lambda key, value: key == name and not certainly_counts(value))
+def read_claims(cluster: Cluster, topics: Iterable[str], into: TierCounts | None = None) -> TierCounts:
+    """What tiers state about themselves and these topics, without their counts; with `into`, what is new since that was read. WorldError,
+    PeerError."""
+    names = {topic.encode() for topic in topics}
+    return read_audit(cluster, into, wanted=lambda key, value: key in names and not certainly_counts(value))
 
 
 def publish_claim(bootstrap: str, client_id: str, tier: str, topic: str, owner: str) -> None:

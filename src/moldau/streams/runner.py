@@ -31,6 +31,7 @@ from moldau.streams.shape import JobShape, QueryShape, check_fit, read_shape, se
 from moldau.streams.started import StartedQuery, trigger_of
 from moldau.streams.state_topic import StateTopic
 from moldau.streams.through import ThroughOutput
+from moldau.streams.tier import JobTier, TierPlan, with_rows_counted
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ class JobRun:
         queries: Sequence[JobQuery],
         limits_file: str = "",
         topics: Sequence[str] = (),
+        tier: TierPlan | None = None,
     ) -> None:
         self._job, self._brokers, self._base = job, brokers, directory
         self._spark = spark
@@ -95,6 +97,8 @@ class JobRun:
         self._limits_file = limits_file
         self.topics = topics
         """Those of the inputs."""
+        self._tier_plan = tier
+        self._tier: JobTier | None = None
         self._stopped = threading.Event()
         self._topic = StateTopic(brokers)
         self._lock = threading.Lock()
@@ -131,6 +135,7 @@ class JobRun:
         """
         self._enter(self._generations().current, self._job)
         self._check_shape(self._shape(), fresh=False)
+        self._begin_tier(fresh=False)
         self._claim.look()
         for known in () if self._claim.before is None else self._claim.before.queries:
             if known.name in self._reports:
@@ -154,6 +159,7 @@ class JobRun:
                     f"a job with rows through a topic cannot begin at a savepoint"
                 )
         self._check_shape(shape, fresh=fresh or restored is not None)
+        self._begin_tier(fresh=fresh or restored is not None)
         self._take()
         self._run(shape, once=once, fresh=fresh, savepoint=restored)
 
@@ -164,12 +170,15 @@ class JobRun:
         restored = None if savepoint is None else Savepoint.read(savepoint, self._job)
         if restored is not None:
             restored.checked(self._shape())
+        self._begin_tier(fresh=False)
         self._take()
         self._run(None, once=False, fresh=False, savepoint=restored)
 
     def close(self) -> None:
         """Close the connections; no limit is left."""
         self.limit(NO_LIMITS)
+        if self._tier is not None:
+            self._tier.close()
         self._topic.close()
 
     @property
@@ -189,6 +198,13 @@ class JobRun:
                 output.check(query.frame)
             for late in query.late:
                 late.check()
+
+    def _begin_tier(self, *, fresh: bool) -> None:
+        """Of the generation that it runs. `fresh`: no checkpoint that is there will be used. StreamError if another one has it."""
+        if self._tier_plan is None:
+            return
+        self._tier = JobTier(self._job, self._brokers, self._tier_plan.of_generation(self.generation))
+        self._tier.begin({query.name: None if fresh else self._checkpoint(query.name).run_id() for query in self._queries})
 
     def _take(self) -> None:
         self._claim.take()
@@ -246,6 +262,8 @@ class JobRun:
             failure = self._end()
         if failure is not None:
             raise failure
+        if self._tier is not None:
+            self._tier.mark()
         if once and not self._stopped.is_set():
             self._settled = self.furthest() == nearest_of(self._checkpoints()) and self.is_complete()
 
@@ -345,9 +363,13 @@ class JobRun:
     def _start(self, query: JobQuery, *, once: bool) -> None:
         checkpoint = self._checkpoint(query.name)
         late = LateRows(self._spark, query.late)
-        sink = BatchSink(self._job, query.name, query.outputs, late, checkpoint, self._confirm, self._announce)
+        counts, frame = None, query.frame
+        if self._tier is not None:
+            counts = self._tier.of_query(self._spark, query.name, [each.place for each in query.outputs], checkpoint)
+            frame = with_rows_counted(frame)
+        sink = BatchSink(self._job, query.name, query.outputs, late, checkpoint, self._confirm, self._announce, counts)
         writer = (
-            query.frame.writeStream.foreachBatch(sink)
+            frame.writeStream.foreachBatch(sink)
             .queryName(f"{self._claim.job}/{query.name}")
             .outputMode(query.mode)
             .option("checkpointLocation", f"file://{os.path.abspath(checkpoint.directory)}")
@@ -389,6 +411,8 @@ class JobRun:
                 self._errand.look()
             if time.monotonic() >= due:
                 self._report()
+                if self._tier is not None:
+                    self._tier.mark()
                 due = time.monotonic() + REPORT_S
 
     def _report(self) -> None:

@@ -127,7 +127,7 @@ def _read(cluster: Cluster, job: LoadJob, known: Claim | None) -> TierCounts:
         place = into.place()
         place.topic_id = bytes.fromhex(known.audit_id)
         place.positions = {TopicPartition(AUDIT_TOPIC, number): offset for number, offset in known.positions.items()}
-    return read_claims(cluster, job.topic, into)
+    return read_claims(cluster, [job.topic], into)
 
 
 def _publish_claim(job: LoadJob, table_id: str) -> None:
