@@ -143,7 +143,7 @@ class _Run:
 
         published = loaded(publishing)
         self._ended("publish", published.sent, publishing.ended - begun)
-        if streaming is not None:
+        if streaming is not None and there < (source.size_hint() or 0):
             self._step("wait until events are late", None, lambda: _no_events(lambda: streaming.wait_for_watermark(LATE_BEFORE_MS)))
             late = HostPublishers([replace(orders[0], late=True)], self._directory, lambda _host, _sent: None)
             going.callback(late.stop)
@@ -170,11 +170,11 @@ class _Run:
         for tier, name in names.items():
             progress.end(name, timeline.moments[-1][1].get(tier, 0), timeline.moments[-1][0])
         loading.set_watermark(audit)
+        late_lines = {each.line for each in source.events(0) if isinstance(each, InputEvent) and source.late(each)} if streams else set()
         if streaming is not None:
             from moldau.demo.stream_job import compare as compare_stream
 
             ends = (streaming.kills, streaming.restarts)
-            late_lines = {each.line for each in source.events(0) if isinstance(each, InputEvent) and source.late(each)}
             figures = self._step(
                 "compare the stream job",
                 None,
@@ -183,7 +183,7 @@ class _Run:
         questions = self._step(
             "ask the table",
             None,
-            lambda: (ask_all(spark, table, servers.bootstrap, topic, watch.produced(), flights=options.file is None), 0),
+            lambda: (ask_all(spark, table, servers.bootstrap, topic, watch.produced(), flights=streams, late=late_lines), 0),
         )
         picture = self._directory / "tiers.svg"
         report = DemoReport(
@@ -245,9 +245,8 @@ class _Run:
 
         options, topic = self._options, self._topic
         servers.prepare(topic, options.partitions)
-        if not options.input.trusted:  # a bad line may be the first record, and a load refuses records without any schema
-            with RegistryClient(servers.registry) as registry:
-                registry.register(f"{topic}-value", event_schema(schemas[0]).text)
+        with RegistryClient(servers.registry) as registry:  # load and stream job refuse to begin without any, and a bad line may be first
+            registry.register(f"{topic}-value", event_schema(schemas[0]).text)
         hosts = len(options.input.hosts)
         places = servers.published_to(hosts)
         there = {

@@ -87,6 +87,8 @@ class DemoStreamJob:
         self._to_read = to_read
         self.kills = self.restarts = 0
         """How often it was killed, and was started again after it had failed by itself."""
+        self._watermark_ms = 0
+        """Of its last batch, as the thread has seen it."""
         self._all_there, self._given_up = threading.Event(), threading.Event()
         _ensure_topic(servers.bootstrap)
         self._operator = StreamOperator(servers.bootstrap)
@@ -97,7 +99,7 @@ class DemoStreamJob:
     def wait_for_watermark(self, time_ms: int) -> None:
         """Until what comes next is late if its window has ended by then. ChildError."""
         deadline = time.monotonic() + _LIMIT_S
-        while (status := self._status()) is None or (status["watermark_ms"] or 0) < time_ms:
+        while self._watermark_ms < time_ms:
             if self._end.done():
                 self._end.result()
             if time.monotonic() > deadline:
@@ -121,6 +123,8 @@ class DemoStreamJob:
         deadline = None
         while not self._given_up.wait(_LOOK_S):
             status = self._status()
+            if status is not None:
+                self._watermark_ms = status["watermark_ms"] or 0
             if status is not None and self._to_read is not None and self.kills == 0 and _rows_of(status) * 2 >= self._to_read:
                 self._child.kill()
                 self.kills += 1
@@ -186,7 +190,7 @@ def compare(
     of_topic = _flat(records.selectExpr(f"from_json(value, '{_ROW}') AS row").select("row.*")).collect()
     of_table = _flat(read_table(spark, table)).collect()
     newest = [_newest(rows) for rows in (of_topic, of_table)]
-    written = [[tuple(row) for row in of_topic], [tuple(row) for row in of_table], late]
+    written: list[list[Any]] = [[tuple(row) for row in of_topic], [tuple(row) for row in of_table], late]
     return StreamFigures(
         job=NAME,
         topic=NAME,

@@ -21,7 +21,7 @@ WANTED = OffsetRange("t", 0, 10, 20)
 def records(*values: bytes) -> RecordColumns:
     """Of one time."""
     numbers = np.arange(len(values))
-    return RecordColumns(numbers, np.full(len(values), NOON), np.zeros(len(values)), None, pa.array(values, pa.binary()), None)
+    return RecordColumns(numbers, np.full(len(values), NOON), np.zeros(len(values), np.int64), None, pa.array(values, pa.binary()), None)
 
 
 def test_a_task_leaves_what_it_has_read_by_range(tmp_path: Path) -> None:
