@@ -16,7 +16,7 @@ from moldau.audit.tree import TierTree
 from moldau.audit.verdicts import Verdict
 from moldau.client.cluster import Cluster
 from moldau.demo.airport_hours import NAME, TIER, airport_hours
-from moldau.demo.flights import JULY_MS, FlightsInput
+from moldau.demo.flights import FlightsInput
 from moldau.demo.inputs import LINE_FIELD, InputEvent
 from moldau.demo.stream_job import StreamFigures, compare, with_stream_tier
 from moldau.streams.operator import StreamOperator
@@ -52,11 +52,12 @@ def test_hours_of_airports_over_three_starts(broker: Broker, spark: Any, tmp_pat
     every = [each for host in range(3) for each in islice(source.events(host), 150) if isinstance(each, InputEvent)]
     late = [each for each in every if source.late(each)]
     in_time = [each for each in every if not source.late(each)]
-    july = next(each for each in source.events(0) if isinstance(each, InputEvent) and (each.time_ms or 0) >= JULY_MS)
+    *_, last = source.events(0)
+    assert isinstance(last, InputEvent)
     topic = broker.create_topic(broker.unique_topic("departures"), 2)
     broker.create_topic(NAME, 3)
     table = str(tmp_path / "table")
-    for flights in (in_time[::2], [*in_time[1::2], july], late):
+    for flights in (in_time[::2], [*in_time[1::2], last], late):
         publish(broker, topic, flights, source)
         airport_hours(
             topic,
@@ -77,16 +78,16 @@ def test_hours_of_airports_over_three_starts(broker: Broker, spark: Any, tmp_pat
         return compare(spark, table_rows, table, broker.bootstrap_servers, status, (0, 0), lines)
 
     figures = compared(departures, provoked)
-    hours = Counter((each.time_ms // HOUR_MS, each.fields["origin"]) for each in [*in_time, july] if each.time_ms is not None)
+    hours = Counter((each.time_ms // HOUR_MS, each.fields["origin"]) for each in [*in_time, last] if each.time_ms is not None)
     assert (figures.holds, figures.rows_in, figures.windows) == (True, len(every) + 1, len(hours))
     assert (figures.late_events, figures.provoked_late, figures.doubled, figures.different) == (len(late), len(late), 0, 0)
     assert figures.topic_rows == figures.table_rows > len(hours), "a window that two starts have changed has two rows"
 
     short = compared(departures.filter(f"{LINE_FIELD} <> {in_time[0].line}"), provoked)
     assert (short.holds, short.different) == (False, 1), "the windows have an event that the table lacks"
-    more = compared(departures.unionAll(departures.filter(f"{LINE_FIELD} = {july.line}")), provoked)
+    more = compared(departures.unionAll(departures.filter(f"{LINE_FIELD} = {last.line}")), provoked)
     assert (more.holds, more.different) == (False, 1), "an event that no window has, and that was not late"
-    missed = compared(departures, [*provoked, july.line])
+    missed = compared(departures, [*provoked, last.line])
     assert (missed.holds, missed.provoked, missed.provoked_late) == (False, len(late) + 1, len(late)), "one that was late, and in a window"
 
     with Cluster(broker.bootstrap_servers) as cluster:

@@ -31,6 +31,7 @@ from moldau.streams.errors import BatchError, StreamError
 from moldau.streams.generations import name_in
 from moldau.streams.late import batch_range, execution_of, observed
 from moldau.streams.outputs import BatchNumber
+from moldau.streams.plans import first_offsets
 from moldau.streams.points import reached
 from moldau.tracking.audit_record import AuditRecord
 from moldau.tracking.clock import now_ms
@@ -214,14 +215,14 @@ class BatchCounts:
     """Partitions of which no tasks have read all that the batch was to read."""
 
 
-def counts_of_batch(found: RangeCounts, topic: str, number: int, batch: PlannedBatch, before: PlannedBatch | None) -> BatchCounts:
-    """Of what the tasks have left that which a batch was to read of its input with this number, each record once."""
-    starts, ends = batch_range(topic, {} if before is None else before.inputs[number], batch.inputs[number])
+def counts_of_batch(found: RangeCounts, topic: str, number: int, batch: PlannedBatch, start: Mapping[str, Any]) -> BatchCounts:
+    """Of what the tasks have left that which a batch was to read of its input with this number, from `start` on, each record once."""
+    starts, ends = batch_range(topic, start, batch.inputs[number])
     parts: list[Mapping[str, Any]] = []
     uncounted: list[str] = []
     for partition, end in ends.items():
         ranges = [each for each in found if (each.topic, str(each.partition)) == (topic, partition)]
-        is_new = starts[partition] < 0  # read from where it began then; nothing, if there was nothing
+        is_new = starts[partition] < 0  # it is read from its first record; nothing, if it has none
         chosen = () if is_new and not ranges else adjoining(ranges, None if is_new else starts[partition], end)
         if chosen is None:
             uncounted.append(f"{topic}-{partition}")
@@ -258,12 +259,12 @@ class QueryCounts:
             found = read_counts(self._directory)
         except (OSError, ValueError) as error:
             raise BatchError(f"query {batch.query}: the counts of batch {batch.number} cannot be read: {error}") from error
-        counted = {
-            topic: counts_of_batch(found, topic, number, batch.planned, before) for topic, number in self._topics.items()
-        }  # fmt: skip
+        execution = execution_of(self._spark, batch)
+        starts = first_offsets(execution) if before is None else before.inputs
+        counted = {topic: counts_of_batch(found, topic, number, batch.planned, starts[number]) for topic, number in self._topics.items()}
         for partition in [name for each in counted.values() for name in each.uncounted]:
             log.warning("query %s, batch %d: not all of %s was read: the audit will miss it", batch.query, batch.number, partition)
-        rows = observed(execution_of(self._spark, batch)).get(ROWS_OUT, {}).get(_ROWS, 0)
+        rows = observed(execution).get(ROWS_OUT, {}).get(_ROWS, 0)
         self._tier.publish(batch, counted, dict.fromkeys(self._outputs, rows) if rows else {})
         reached("counts published")
         self._clear()

@@ -84,6 +84,9 @@ def number(run: str, batch: int, plan: PlannedBatch) -> BatchNumber:
     return BatchNumber("j", "first", run, batch, plan)
 
 
+START = planned(5).inputs[0]
+
+
 def read(*bounds: tuple[int, int]) -> dict[OffsetRange, dict[str, Any]]:
     """What tasks leave of ranges that are full of events."""
     return {
@@ -93,7 +96,7 @@ def read(*bounds: tuple[int, int]) -> dict[OffsetRange, dict[str, Any]]:
 
 def publish(job: JobTier, run: str, batch: int, before: int, end: int) -> None:
     """A batch with the events before these offsets."""
-    counted = counts_of_batch(read((before, end)), "t", 0, planned(end), planned(before))
+    counted = counts_of_batch(read((before, end)), "t", 0, planned(end), planned(before).inputs[0])
     job.publish(number(run, batch, planned(end)), {"t": counted}, {"topic out": 3})
 
 
@@ -176,12 +179,13 @@ def test_a_mark_vouches_for_what_the_log_had_when_it_was_asked(world: World, cap
 def test_a_batch_counts_what_its_input_was_to_read() -> None:
     """The first input of two; not what tasks of an earlier batch have left late. What is not there is named."""
     found = read((0, 5), (5, 8), (8, 12), (5, 12))
-    assert counts_of_batch(found, "t", 0, planned(8, 12), planned(5, 5)).counts[KEY].count == 3
-    assert counts_of_batch(found, "t", 1, planned(8, 12), planned(5, 5)).counts[KEY].count == 7
-    first = counts_of_batch(found, "t", 0, planned(12), None)
+    assert counts_of_batch(found, "t", 0, planned(8, 12), START).counts[KEY].count == 3
+    assert counts_of_batch(found, "t", 1, planned(8, 12), START).counts[KEY].count == 7
+    first = counts_of_batch(found, "t", 0, planned(12), {})
     assert (first.counts[KEY].count, first.ends) == (12, {"0": 12})
-    short = counts_of_batch(read((5, 6)), "t", 0, planned(8), planned(5))
+    short = counts_of_batch(read((5, 6)), "t", 0, planned(8), START)
     assert (short.counts, short.uncounted) == ({}, ["t-0"])
-    nothing = counts_of_batch({}, "t", 0, planned(8), None)
+    assert counts_of_batch({}, "t", 0, planned(8), START).uncounted == ["t-0"]
+    nothing = counts_of_batch({}, "t", 0, planned(8), {})
     assert (nothing.counts, nothing.uncounted) == ({}, []), "an empty partition that is new"
-    assert counts_of_batch({}, "t", 0, planned(8), planned(8)).uncounted == []
+    assert counts_of_batch({}, "t", 0, planned(8), planned(8).inputs[0]).uncounted == []
