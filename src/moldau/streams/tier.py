@@ -99,7 +99,7 @@ class JobTier:
         for topic in self._plan.topics:
             readers = [query for query, inputs in self._plan.inputs.items() if topic in inputs]
             owner = self._owner(topic)
-            ours = [query for query in readers if owner is not None and is_owned_by(owner, runs[query] or "")]
+            ours = [query for query in readers if owner is not None and (run := runs[query]) is not None and is_owned_by(owner, run)]
             if owner is not None and not ours:
                 raise StreamError(self._refusal(topic, owner))
             counted = self._counts[topic] = _TopicCount((ours or readers)[0])
@@ -110,8 +110,10 @@ class JobTier:
         """What the sink of a query counts; `outputs` are their places."""
         topics = {topic: self._plan.inputs[query][topic] for topic, counted in self._counts.items() if counted.query == query}
         last = checkpoint.committed()
-        for topic, number in topics.items() if last is not None else ():
-            self._counts[topic].positions = _offsets(checkpoint.batch(last), topic, number)  # type: ignore[arg-type]  # it is not None
+        if last is not None:
+            done = checkpoint.batch(last)
+            for topic, number in topics.items():
+                self._counts[topic].positions = _offsets(done, topic, number)
         return QueryCounts(spark, self, topics, outputs, checkpoint)
 
     def claim(self, topics: Sequence[str], run: str) -> None:
