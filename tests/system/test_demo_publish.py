@@ -4,6 +4,8 @@ import json
 import random
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,22 @@ def test_from_july_on_departures_have_a_second_schema(broker: Broker) -> None:
     assert sorted(event.value["line"] for event in events) == sorted(wanted)
     assert {("status" in event.value, event.header.time_ms >= JULY_MS) for event in events} == {(True, True), (False, False)}
     assert {(event.header.datacenter, event.header.service, event.header.host) for event in events} == {("ewr", "departures", "ewr-1")}
+
+
+def test_late_departures_are_published_by_themselves(broker: Broker) -> None:
+    """Claim: a host that publishes what is not late and then what is has published everything, each once."""
+    source = FlightsInput()
+    first = list(islice(source.events(0), 40))
+    late = {event.line for event in first if isinstance(event, InputEvent) and source.late(event)}
+    others = np.setdiff1d(np.arange(2, FLIGHTS + 2), [event.line for event in first])
+    topic = broker.unique_topic("departures")
+    ensure_topics(broker.bootstrap_servers, topic, PARTITIONS)
+    where = (broker.bootstrap_servers, broker.registry_url, topic)
+    given = Orders(*where, 0, None, None, None, "none", as_bits(others), plant=False, planted=False, late=False)
+    in_time, afterwards = publish(given), publish(replace(given, late=True))
+    assert (in_time.sent, afterwards.sent) == (40 - len(late), len(late))
+    schema = event_schema(source.schemas()[-1]).text
+    assert set(lines_there(broker.bootstrap_servers, broker.registry_url, topic, schema)) == {event.line for event in first}
 
 
 def test_a_topic_that_is_not_ours_is_left_alone(broker: Broker, events: Path) -> None:

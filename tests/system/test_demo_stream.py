@@ -1,5 +1,5 @@
 """The stream job of the demonstration: hours of airports with the seats of their planes, in topic and table as a query over all events has
-them; what is not so is found.
+them without those that came late, which are put aside; what is not so is found. The job has counted all of them as a tier of the audit.
 """
 
 from collections import Counter
@@ -9,12 +9,19 @@ from typing import Any
 
 import pytest
 
-from moldau.demo.airport_hours import NAME, airport_hours
+from moldau.audit.follow import read_audit
+from moldau.audit.reconcile import reconcile
+from moldau.audit.rules import Rules
+from moldau.audit.tree import TierTree
+from moldau.audit.verdicts import Verdict
+from moldau.client.cluster import Cluster
+from moldau.demo.airport_hours import NAME, TIER, airport_hours
 from moldau.demo.flights import FlightsInput
 from moldau.demo.inputs import LINE_FIELD, InputEvent
-from moldau.demo.stream_job import compare
+from moldau.demo.stream_job import StreamFigures, compare, with_stream_tier
 from moldau.streams.operator import StreamOperator
 from moldau.testing.broker import Broker
+from moldau.tracking.clock import now_ms
 from moldau.tracking.producer import TrackerProducer
 from moldau.tracking.schemas.event_schema import event_schema
 from support.spark import spark_session
@@ -40,13 +47,17 @@ def publish(broker: Broker, topic: str, flights: list[InputEvent], source: Fligh
             assert tracker.inner.offer(message)
 
 
-def test_hours_of_airports_over_two_starts(broker: Broker, spark: Any, tmp_path: Path) -> None:
+def test_hours_of_airports_over_three_starts(broker: Broker, spark: Any, tmp_path: Path) -> None:
     source = FlightsInput()
     every = [each for host in range(3) for each in islice(source.events(host), 150) if isinstance(each, InputEvent)]
+    late = [each for each in every if source.late(each)]
+    in_time = [each for each in every if not source.late(each)]
+    *_, last = source.events(0)
+    assert isinstance(last, InputEvent)
     topic = broker.create_topic(broker.unique_topic("departures"), 2)
     broker.create_topic(NAME, 3)
     table = str(tmp_path / "table")
-    for flights in (every[::2], every[1::2]):
+    for flights in (in_time[::2], [*in_time[1::2], last], late):
         publish(broker, topic, flights, source)
         airport_hours(
             topic,
@@ -60,15 +71,28 @@ def test_hours_of_airports_over_two_starts(broker: Broker, spark: Any, tmp_path:
     (status,) = operator.status(NAME)["queries"]
     operator.close()
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, "format": "avro", "registry": broker.registry_url}
-    departures = spark.read.format("moldau").options(**options).load()
+    departures = spark.read.format("moldau").options(**options).load().cache()
+    provoked = [each.line for each in late]
 
-    figures = compare(spark, departures, table, broker.bootstrap_servers, status, (0, 0))
-    hours = Counter((each.time_ms // HOUR_MS, each.fields["origin"]) for each in every if each.time_ms is not None)
-    assert (figures.holds, figures.rows_in, figures.windows) == (True, len(every), len(hours))
-    assert (figures.late_rows, figures.late_events, figures.doubled, figures.different) == (0, 0, 0, 0)
-    assert figures.topic_rows == figures.table_rows > len(hours), "a window that both starts have changed has two rows"
+    def compared(table_rows: Any, lines: list[int]) -> StreamFigures:
+        return compare(spark, table_rows, table, broker.bootstrap_servers, status, (0, 0), lines)
 
-    short = compare(spark, departures.filter(f"{LINE_FIELD} <> {every[0].line}"), table, broker.bootstrap_servers, status, (0, 0))
+    figures = compared(departures, provoked)
+    hours = Counter((each.time_ms // HOUR_MS, each.fields["origin"]) for each in [*in_time, last] if each.time_ms is not None)
+    assert (figures.holds, figures.rows_in, figures.windows) == (True, len(every) + 1, len(hours))
+    assert (figures.late_events, figures.provoked_late, figures.doubled, figures.different) == (len(late), len(late), 0, 0)
+    assert figures.topic_rows == figures.table_rows > len(hours), "a window that two starts have changed has two rows"
+
+    short = compared(departures.filter(f"{LINE_FIELD} <> {in_time[0].line}"), provoked)
     assert (short.holds, short.different) == (False, 1), "the windows have an event that the table lacks"
-    more = compare(spark, departures.unionAll(departures.limit(1)), table, broker.bootstrap_servers, status, (0, 0))
-    assert (more.holds, more.late_events) == (False, 1), "an event that no window has, and none was late"
+    more = compared(departures.unionAll(departures.filter(f"{LINE_FIELD} = {last.line}")), provoked)
+    assert (more.holds, more.different) == (False, 1), "an event that no window has, and that was not late"
+    missed = compared(departures, [*provoked, last.line])
+    assert (missed.holds, missed.provoked, missed.provoked_late) == (False, len(late) + 1, len(late)), "one that was late, and in a window"
+
+    with Cluster(broker.bootstrap_servers) as cluster:
+        found = read_audit(cluster)
+    tree = with_stream_tier(TierTree.chain(("producer",)), "producer")
+    pairs = reconcile(found, Rules(now_ms() + 1, grace_ms=0, tree=tree, topics={topic})).pairs
+    assert {pair.verdict for pair in pairs} == {Verdict.COMPLETE}
+    assert sum(pair.lower.count for pair in pairs if pair.lower_tier == TIER) == len(every) + 1, "late ones have come in too"

@@ -18,9 +18,9 @@ from moldau.audit.verdicts import Report, Verdict
 from moldau.cli.application import application
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
+from moldau.lake.counts import COUNTS_KEY, counts_to_json
 from moldau.lake.loading import audit as load_audit
 from moldau.lake.loading.audit import Claim, OtherTierError, _publish_claim, claimed, own_tier, publish_counts
-from moldau.lake.loading.counts import COUNTS_KEY, counts_to_json
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.load import LoadResult, load
 from moldau.lake.tables.committing import commit

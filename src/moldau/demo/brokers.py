@@ -53,6 +53,11 @@ class Servers(ABC):
 
     @property
     @abstractmethod
+    def cluster_tier(self) -> str:
+        """The tier of the cluster that load and stream job read."""
+
+    @property
+    @abstractmethod
     def audited(self) -> Mapping[str, str]:
         """The clusters whose audit topics are read, by the names that they have there."""
 
@@ -83,8 +88,8 @@ class Servers(ABC):
         """Whether all that was published is where the load reads."""
 
     @abstractmethod
-    def picture(self, timeline: "Timeline", report: "DemoReport") -> str:
-        """The tiers, as SVG."""
+    def picture(self, timeline: "Timeline", report: "DemoReport", tree: "TierTree") -> str:
+        """The tiers of the tree, as SVG."""
 
     def stop(self) -> None:
         """Stop them by SIGTERM."""
@@ -120,6 +125,13 @@ class _OneCluster(Servers):
         from moldau.demo.tiers import TIERS
 
         return TierTree.chain(TIERS)
+
+    @property
+    def cluster_tier(self) -> str:
+        """That of the only one."""
+        from moldau.demo.tiers import LOCAL_TIER
+
+        return LOCAL_TIER
 
     @property
     def audited(self) -> Mapping[str, str]:
@@ -163,7 +175,7 @@ class _OneCluster(Servers):
         """What is published is there."""
         return lambda: True
 
-    def picture(self, timeline: "Timeline", report: "DemoReport") -> str:
+    def picture(self, timeline: "Timeline", report: "DemoReport", tree: "TierTree") -> str:
         """Counts over time, of the three tiers."""
         from moldau.demo.tiers import draw
 

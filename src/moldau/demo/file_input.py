@@ -48,6 +48,10 @@ class FileInput(ABC):
         """In the second half of the file."""
         return event.line >= self.last_line // 2
 
+    def late(self, event: InputEvent) -> bool:
+        """There is no stream job over them."""
+        return False
+
     def size_hint(self) -> int | None:
         """Blank lines, and rows of several lines, are not known yet."""
         return self.last_line or None

@@ -46,6 +46,8 @@ class Orders:
     planted: bool
     datacenter: str | None = None
     """Where the host is, if not where the input has it."""
+    late: bool | None = None
+    """Publish those events alone that are late ones, or that are none; None: all."""
 
     def to_bytes(self) -> bytes:
         """One line."""
@@ -87,6 +89,8 @@ def publish(orders: Orders) -> HostResult:
     publisher = _Publisher(orders, source)
     done, held = HostResult(), None
     for item in source.events(orders.host):
+        if orders.late is not None and orders.late != (isinstance(item, InputEvent) and source.late(item)):
+            continue
         done.read += 1
         if isinstance(item, BadInputLine):
             done.bad += 1

@@ -75,6 +75,7 @@ def _line_header(headers: Any) -> int | None:
     return None
 
 
+_BAD_SHOWN = 10
 FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 """Events of 2013 are older than any retention, and the counts of them are to be there when the demonstration is run again."""
 
@@ -140,6 +141,9 @@ class PublishTotals:
         """Their bytes."""
         return sum(each.sent_bytes for each in self.hosts)
 
+    def __add__(self, other: "PublishTotals") -> "PublishTotals":
+        return PublishTotals(self.hosts + other.hosts, (*self.bad_shown, *other.bad_shown)[:_BAD_SHOWN])
+
     @property
     def planted_lines(self) -> tuple[int, ...]:
         """The line that was counted and never sent, if one was."""
@@ -177,7 +181,7 @@ class HostPublishers:
                 raise PublishError(f"a host has failed; {child.log} ends with: {child.output()}")
             hosts.append(done)
         shown = sorted((int(line), str(reason)) for done in hosts for line, reason in done.bad_shown)
-        return PublishTotals(tuple(hosts), tuple(shown[:10]))
+        return PublishTotals(tuple(hosts), tuple(shown[:_BAD_SHOWN]))
 
     def stop(self) -> None:
         """End those that are still at work."""

@@ -1,6 +1,6 @@
 """What the demonstration found: the audit's report, the independent proof by Spark SQL, the ready reports, times of the steps."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -217,9 +217,12 @@ _VERDICTS = (
 )
 
 
-def ask_all(spark: Any, table: Any, bootstrap: str, topic: str, produced: Mapping[int, Count], *, flights: bool) -> list[ReportQuestion]:
-    """The answers, two questions at a time; `table` is a frame of the loaded table, `produced` are the counts of the producers, by window.
-    What Spark raises."""
+def ask_all(
+    spark: Any, table: Any, bootstrap: str, topic: str, produced: Mapping[int, Count], *, flights: bool, late: Collection[int]
+) -> list[ReportQuestion]:
+    """The answers, two questions at a time; `table` is a frame of the loaded table, `produced` are the counts of the producers, by window,
+    `late` the lines that were held back. What Spark raises."""
+    in_time = table.filter(~table[LINE_FIELD].isin(list(late))) if late else table
 
     def completeness() -> Any:
         windows = spark.sql(COMPLETENESS.sql, events=table, produced=_produced_frame(spark, produced))
@@ -227,7 +230,7 @@ def ask_all(spark: Any, table: Any, bootstrap: str, topic: str, produced: Mappin
 
     questions: list[tuple[str, str, Callable[[], Any]]] = [
         (EVENTS_PER_HOUR.question, EVENTS_PER_HOUR.sql, lambda: spark.sql(EVENTS_PER_HOUR.sql, events=table)),
-        ("How fast did each host publish?", _PACE, lambda: spark.sql(_PACE, events=table)),
+        ("How fast did each host publish what it did not hold back?", _PACE, lambda: spark.sql(_PACE, events=in_time)),
         (COMPLETENESS.question, COMPLETENESS.sql, completeness),
         (RAW_TOPIC.question, RAW_TOPIC.sql, lambda: raw_report(spark, bootstrap, topic)),
     ]

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moldau.adapters.whole_file import write_whole
-from moldau.demo.inputs import BadInputLine
+from moldau.demo.inputs import BadInputLine, InputEvent
 from moldau.demo.options import BROKER_FOLDER, CLUSTER_FOLDER, TIERS_FOLDER, DemoError, DemoOptions, check_description, sole_user
 from moldau.demo.report import DemoReport, GroupLag, ReportStep, Sizes
 
@@ -100,14 +101,17 @@ class _Run:
     def _pipeline(self, going: ExitStack, servers: Any, spark: Any, orders: Any, there: int) -> DemoReport:
         """Hosts, auditor and load side by side; then their reports. The topic holds `there` events."""
         from moldau.audit.edges import edges_of
+        from moldau.demo.flights import LATE_BEFORE_MS
         from moldau.demo.loading import DemoLoads, group_lag
-        from moldau.demo.publish import HostPublishers
+        from moldau.demo.publish import HostPublishers, PublishTotals
         from moldau.demo.report import ask_all, prove
+        from moldau.demo.stream_job import with_stream_tier
         from moldau.demo.tiers import TierWatch
         from moldau.lake.table import read_table
 
         options, source, progress, topic = self._options, self._options.input, self._progress, self._topic
-        tree = servers.tree
+        streams = options.file is None
+        tree = with_stream_tier(servers.tree, servers.cluster_tier) if streams else servers.tree
         names = {tier: f"counted by tier {tier}" for tier in tree.names}
         for name in names.values():
             progress.begin(name, source.size_hint())
@@ -126,52 +130,60 @@ class _Run:
         streaming = self._stream_job(going, servers, there)
         loading = DemoLoads(spark, servers, self._directory / "lake", topic, bad_lines=not options.refuse_bad_lines, cores=options.cores)
         lag_before = group_lag(servers.bootstrap, GROUP, topic)
-        arrived = servers.arrival(watch)
         load_begun = time.monotonic()
-        published = None
-        while published is None:
-            over = publishing.over and arrived()
-            loading.round()
-            if over:
-                published = publishing.result()
+
+        def loaded(publishing: HostPublishers) -> PublishTotals:
+            """When all that these hosts publish is in the table."""
+            arrived = servers.arrival(watch)
+            while True:
+                over = publishing.over and arrived()
+                loading.round()
+                if over:
+                    return publishing.result()
+
+        published = loaded(publishing)
         self._ended("publish", published.sent, publishing.ended - begun)
+        if streaming is not None and there < (source.size_hint() or 0):
+            self._step("wait until events are late", None, lambda: _no_events(lambda: streaming.wait_for_watermark(LATE_BEFORE_MS)))
+            late = HostPublishers([replace(orders[0], late=True)], self._directory, lambda _host, _sent: None)
+            going.callback(late.stop)
+            published += loaded(late)
         self._ended("load", loading.rows, time.monotonic() - load_begun)
         self._note_planted(published.planted_lines)
         crashed = self._step("wait for the killed broker", None, lambda: (crash.finish(), 0)) if crash is not None else None
 
-        def compare() -> "tuple[AuditReport, Timeline]":
-            self._step("let the auditor end", None, lambda: _no_events(servers.end_audit))
-            found: tuple[AuditReport, Timeline] = self._step("compare the tiers", None, lambda: (watch.finish(servers.audit_limit_s), 0))
-            return found
-
         def end_stream() -> Any:
             return None if streaming is None else self._step("end the stream job", None, lambda: (streaming.finish(), 0))
 
-        with ThreadPoolExecutor(2) as beside:  # the audit, the stream job and the check know nothing of each other
-            comparing, streamed = beside.submit(compare), beside.submit(end_stream)
+        def compare() -> "tuple[Any, AuditReport, Timeline]":
+            status = end_stream()  # it is one of the tiers
+            self._step("let the auditor end", None, lambda: _no_events(servers.end_audit))
+            found: tuple[AuditReport, Timeline] = self._step("compare the tiers", None, lambda: (watch.finish(servers.audit_limit_s), 0))
+            return status, *found
+
+        with ThreadPoolExecutor(1) as beside:  # the audit and the check know nothing of each other
+            comparing = beside.submit(compare)
             self._step("compact the table", None, lambda: _no_events(loading.compact))
             table = read_table(spark, loading.job.table)
             proof = self._step("check the table", None, lambda: _with_rows(prove(spark, table, source, published.planted_lines)))
-            audit, timeline = comparing.result()
-            status = streamed.result()
+            status, audit, timeline = comparing.result()
         for tier, name in names.items():
             progress.end(name, timeline.moments[-1][1].get(tier, 0), timeline.moments[-1][0])
         loading.set_watermark(audit)
+        late_lines = {each.line for each in source.events(0) if isinstance(each, InputEvent) and source.late(each)} if streams else set()
         if streaming is not None:
             from moldau.demo.stream_job import compare as compare_stream
 
+            ends = (streaming.kills, streaming.restarts)
             figures = self._step(
                 "compare the stream job",
                 None,
-                lambda: (
-                    compare_stream(spark, table, streaming.table, servers.bootstrap, status, (streaming.kills, streaming.restarts)),
-                    0,
-                ),
+                lambda: (compare_stream(spark, table, streaming.table, servers.bootstrap, status, ends, late_lines), 0),
             )
         questions = self._step(
             "ask the table",
             None,
-            lambda: (ask_all(spark, table, servers.bootstrap, topic, watch.produced(), flights=options.file is None), 0),
+            lambda: (ask_all(spark, table, servers.bootstrap, topic, watch.produced(), flights=streams, late=late_lines), 0),
         )
         picture = self._directory / "tiers.svg"
         report = DemoReport(
@@ -198,7 +210,7 @@ class _Run:
             edges=tuple(edges_of(audit, tree)),
             stream=figures if streaming is not None else None,
         )
-        write_whole(picture, servers.picture(timeline, report))
+        write_whole(picture, servers.picture(timeline, report, tree))
         return report
 
     def _step(self, name: str, total: int | None, work: Callable[[], tuple[Any, int]]) -> Any:
@@ -233,9 +245,8 @@ class _Run:
 
         options, topic = self._options, self._topic
         servers.prepare(topic, options.partitions)
-        if not options.input.trusted:  # a bad line may be the first record, and a load refuses records without any schema
-            with RegistryClient(servers.registry) as registry:
-                registry.register(f"{topic}-value", event_schema(schemas[0]).text)
+        with RegistryClient(servers.registry) as registry:  # load and stream job refuse to begin without any, and a bad line may be first
+            registry.register(f"{topic}-value", event_schema(schemas[0]).text)
         hosts = len(options.input.hosts)
         places = servers.published_to(hosts)
         there = {
@@ -256,6 +267,7 @@ class _Run:
                 plant=options.plant_loss and number == hosts - 1,
                 planted=self._planted.exists(),
                 datacenter=datacenter,
+                late=None if options.file is not None else False,
             )
             for number, (bootstrap, datacenter) in enumerate(places)
         ]

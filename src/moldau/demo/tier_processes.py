@@ -77,6 +77,11 @@ class TierProcesses(Servers):
         return read_tree(audit_trees(self._tiers, loads=True)[CATEGORY])
 
     @property
+    def cluster_tier(self) -> str:
+        """That of the offline cluster."""
+        return OFFLINE
+
+    @property
     def audited(self) -> Mapping[str, str]:
         """All clusters."""
         return {name: cluster.bootstrap for name, cluster in self._tiers.topology.clusters.items()}
@@ -108,11 +113,11 @@ class TierProcesses(Servers):
 
         return Arrival(self.published, lambda: watch.arrived(OFFLINE)).complete
 
-    def picture(self, timeline: "Timeline", report: "DemoReport") -> str:
+    def picture(self, timeline: "Timeline", report: "DemoReport", tree: "TierTree") -> str:
         """The tree of the tiers, with its counts."""
         from moldau.audit.picture import tree_picture
 
-        return tree_picture(report.audit, self.tree)
+        return tree_picture(report.audit, tree)
 
     # What is killed
 

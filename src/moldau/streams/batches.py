@@ -1,9 +1,10 @@
 """The one sink of all queries: what Spark calls with each batch and its number.
 
 In this order: the claim of the job is confirmed, so that a process that another one has replaced writes nothing; each output takes the
-rows; late rows are written where the job wants them; Spark then notes the batch as done in its checkpoint. A driver that dies anywhere in
-between has the batch run again under the same number and over the same offsets, and outputs that have it already leave it out. A batch with
-several outputs is computed once: what is computed twice would change the state twice.
+rows; late rows are written where the job wants them; counts are published where it is a tier of the audit; Spark then notes the batch as
+done in its checkpoint. A driver that dies anywhere in between has the batch run again under the same number and over the same offsets, and
+outputs that have it already leave it out. A batch with several outputs is computed once: what is computed twice would change the state
+twice.
 """
 
 import threading
@@ -11,12 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from moldau.lake.reading.watermark import PROPERTY
+from moldau.lake.reading.counting import PROPERTY as COUNTS
+from moldau.lake.reading.watermark import PROPERTY as WATERMARK
 from moldau.streams.checkpoints import Checkpoint
 from moldau.streams.errors import BatchError
 from moldau.streams.late import LateRows, late_watermark_ms
 from moldau.streams.outputs import BatchNumber, Output
 from moldau.streams.points import reached
+from moldau.streams.tier import QueryCounts
 
 
 class JobStoppingError(Exception):
@@ -35,11 +38,13 @@ class BatchSink:
         checkpoint: Checkpoint,
         confirm: Callable[[], object],
         announce: Callable[[str, str], object],
+        counts: QueryCounts | None = None,
     ) -> None:
         self._job, self._query, self._outputs, self._late = job, query, outputs, late
         self._checkpoint = checkpoint
         self._confirm = confirm
         self._announce = announce
+        self._counts = counts
         self._run: str | None = None
         self._gate = threading.Lock()
         self._stopping = False
@@ -92,7 +97,10 @@ class BatchSink:
         reached("batch begun")
         batch = BatchNumber(self._job, self._query, self._run, number, self._checkpoint.batch(number))
         before = self._checkpoint.batch(number - 1) if number else None
-        rows.sparkSession.sparkContext.setLocalProperty(PROPERTY, str(late_watermark_ms(before)))
+        tasks = rows.sparkSession.sparkContext
+        tasks.setLocalProperty(WATERMARK, str(late_watermark_ms(before)))
+        if self._counts is not None:
+            tasks.setLocalProperty(COUNTS, self._counts.begin(batch))
         if len(self._outputs) == 1:
             self._outputs[0].write(rows, batch)
         else:
@@ -102,6 +110,10 @@ class BatchSink:
                     output.write(rows, batch)
             finally:
                 rows.unpersist()
+        if self._counts is not None:
+            tasks.setLocalProperty(COUNTS, None)  # late rows are read a second time
         self._late.write(batch, before)
+        if self._counts is not None:
+            self._counts.publish(batch, before)
         reached("batch written")
         return before is not None and before.inputs == batch.planned.inputs

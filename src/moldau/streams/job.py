@@ -18,6 +18,8 @@ from moldau.streams.inputs import EVENT_TIME, STOP, TopicInput, pinned, read_top
 from moldau.streams.late import LateOutput, late_output
 from moldau.streams.names import NAME, parse_job_name
 from moldau.streams.outputs import Output, TopicOutput, columns_of
+from moldau.streams.plans import counted_inputs
+from moldau.streams.progress import METRIC
 from moldau.streams.queries import JobQuery
 from moldau.streams.runner import JobRun
 from moldau.streams.session import configured, session
@@ -26,6 +28,8 @@ from moldau.streams.starts import starts_now
 from moldau.streams.table_output import TableOutput
 from moldau.streams.tables import TableStore, table_store
 from moldau.streams.through import read_through, through_output
+from moldau.streams.tier import TierPlan
+from moldau.tracking.audit_record import PRODUCER_TIER, TIER_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -42,7 +46,8 @@ class StreamJob:
     """A job by this name, at the brokers of one cluster; its checkpoints lie below `directory`.
 
     `brokers` and `registry` are MOLDAU_BOOTSTRAP and MOLDAU_REGISTRY of the environment if they are not given. `spark` is the session of
-    this process, or one that is started when the first topic is read. ValueError for a name or an argument that is not valid.
+    this process, or one that is started when the first topic is read. With `tier` the tracked events that it reads are counted under that
+    name for the audit. ValueError for a name or an argument that is not valid.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class StreamJob:
         memory: str = "1g",
         settings: Mapping[str, str] | None = None,
         task_tries: int = 4,
+        tier: str | None = None,
     ) -> None:
         self.name = parse_job_name(name)
         self.directory = directory
@@ -66,6 +72,9 @@ class StreamJob:
         self._spark = None if spark is None else configured(spark)
         self._session = {"cores": cores, "memory": memory, "settings": dict(settings or {}), "task_tries": task_tries}
         self._trigger = trigger
+        if tier is not None and (TIER_NAME.fullmatch(tier) is None or tier == PRODUCER_TIER):
+            raise ValueError(f"job {name}: a tier's name has letters, digits, '.', '_' and '-', and is not {PRODUCER_TIER!r}: {tier!r}")
+        self._tier = tier
         self._inputs: list[TopicInput] = []
         self._frames: dict[str, tuple[TopicInput, Any]] = {}
         self._late: list[tuple[Any, LateOutput]] = []
@@ -354,7 +363,7 @@ class StreamJob:
             raise StreamError(f"job {self.name} writes nothing: call to_topic or to_table")
         running = JobRun(
             self.name, self.brokers, self.directory, self.spark, queries, self._limits_file, self.input_topics(),
-            lambda: starts_now(self._inputs, self.brokers),
+            lambda: starts_now(self._inputs, self.brokers), self._tier_plan(queries),
         )  # fmt: skip
         self._running = running
         if self._stop_wanted:
@@ -364,6 +373,22 @@ class StreamJob:
         finally:
             self._running = None
             running.close()
+
+    def _tier_plan(self, queries: Sequence[JobQuery]) -> TierPlan | None:
+        """Of each query the inputs of tracked events. StreamError if there are none."""
+        if self._tier is None:
+            return None
+        tracked = {name: given.topic for name, (given, _) in self._frames.items() if given.format == "tracked"}
+        inputs: dict[str, dict[str, int]] = {}
+        for query in queries:
+            numbers = counted_inputs(query.frame, METRIC)
+            read = inputs[query.name] = {}
+            for name, topic in tracked.items():
+                if name in numbers:
+                    read.setdefault(topic, numbers[name][0])
+        if not any(inputs.values()):
+            raise StreamError(f"job {self.name}: tier {self._tier} has nothing to count: no input has format='tracked'")
+        return TierPlan(self._tier, inputs)
 
     def check(self) -> None:
         """All that `run` looks at before it begins: queries, checkpoints, outputs. Nothing is written. Errors as those of `run`."""

@@ -97,19 +97,20 @@ class LateRows:
         if not self._outputs:
             return
         reached("outputs written")
-        execution = self._execution(batch)
+        execution = execution_of(self._spark, batch)
         counts = observed(execution)
         for each in self._outputs:
             if has_late_rows(counts, each.given.counted_as):
                 each.write(self._spark, batch, first_offsets(execution) if before is None else before.inputs, late_watermark_ms(before))
                 reached("late rows written")
 
-    def _execution(self, batch: BatchNumber) -> Any:
-        """What Spark does of the batch that the query is at. BatchError."""
-        execution = self._spark.streams.get(batch.run)._jsq.streamingQuery().lastExecution()
-        if execution.currentBatchId() != batch.number:
-            raise BatchError(f"query {batch.query} is at batch {execution.currentBatchId()}, not {batch.number}")
-        return execution
+
+def execution_of(spark: Any, batch: BatchNumber) -> Any:
+    """What Spark does of the batch that the query is at. BatchError."""
+    execution = spark.streams.get(batch.run)._jsq.streamingQuery().lastExecution()
+    if execution.currentBatchId() != batch.number:
+        raise BatchError(f"query {batch.query} is at batch {execution.currentBatchId()}, not {batch.number}")
+    return execution
 
 
 def late_watermark_ms(before: PlannedBatch | None) -> int:

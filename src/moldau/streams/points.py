@@ -10,6 +10,8 @@ import signal
 POINTS = ("claimed", "batch begun", "topic written", "files written", "table committed", "batch written")
 LATE_POINTS = ("outputs written", "late rows written")
 """Of a batch with a side output of late rows, after the other outputs."""
+TIER_POINTS = ("counts left", "counts published")
+"""Of a batch of a job that is a tier of the audit, after all outputs."""
 SWITCH_POINTS = (
     "reprocessing begun",
     "caught up",
@@ -25,7 +27,7 @@ DIE_AT, DIE_ONCE = "MOLDAU_STREAM_DIE_AT", "MOLDAU_STREAM_DIE_ONCE"
 
 def reached(point: str) -> None:
     """This process is at `point` now."""
-    assert point in (*POINTS, *LATE_POINTS, *SWITCH_POINTS), point
+    assert point in (*POINTS, *LATE_POINTS, *TIER_POINTS, *SWITCH_POINTS), point
     if os.environ.get(DIE_AT) == point and _first(os.environ.get(DIE_ONCE)):
         os.kill(os.getpid(), signal.SIGKILL)
 

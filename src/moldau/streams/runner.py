@@ -35,6 +35,7 @@ from moldau.streams.starts import noted_starts
 from moldau.streams.state_topic import StateBoard, StateTopic
 from moldau.streams.succession import check_succession, succeeded
 from moldau.streams.through import ThroughOutput
+from moldau.streams.tier import JobTier, TierPlan, with_rows_counted
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class JobRun:
         limits_file: str = "",
         topics: Sequence[str] = (),
         starts: Callable[[], Positions] = dict,
+        tier: TierPlan | None = None,
     ) -> None:
         """`starts`: where its inputs begin now, as far as they do not begin at their first records."""
         self._job, self._brokers, self._base = job, brokers, directory
@@ -67,6 +69,8 @@ class JobRun:
         self._limits = NO_LIMITS
         self.topics = topics
         """Those of the inputs."""
+        self._tier_plan = tier
+        self._tier: JobTier | None = None
         self._stopped = threading.Event()
         self._topic = StateTopic(brokers)
         self._lock = threading.Lock()
@@ -126,6 +130,7 @@ class JobRun:
         """
         self._enter_current()
         self._check_shape(self._shape(), fresh=False)
+        self._begin_tier(fresh=False)
         self._claim.look()
         for known in () if self._claim.before is None else self._claim.before.queries:
             if known.name in self._reports:
@@ -149,6 +154,7 @@ class JobRun:
                     f"a job with rows through a topic cannot begin at a savepoint"
                 )
         self._check_shape(shape, fresh=fresh or restored is not None)
+        self._begin_tier(fresh=fresh or restored is not None)
         self._take()
         self._run(shape, once=once, fresh=fresh, savepoint=restored)
 
@@ -164,6 +170,7 @@ class JobRun:
         restored = None if savepoint is None else Savepoint.read(savepoint, self._job)
         if restored is not None:
             restored.checked(self._shape())
+        self._begin_tier(fresh=False)
         self._take()
         self._run(None, once=False, fresh=False, savepoint=restored)
 
@@ -171,6 +178,8 @@ class JobRun:
         """Close the connections; no limit is left."""
         self._starts = {}
         self.limit(NO_LIMITS)
+        if self._tier is not None:
+            self._tier.close()
         self._topic.close()
 
     @property
@@ -198,6 +207,13 @@ class JobRun:
                 output.check(query.frame)
             for late in query.late:
                 late.check()
+
+    def _begin_tier(self, *, fresh: bool) -> None:
+        """Of the generation that it runs. `fresh`: no checkpoint that is there will be used. StreamError if another one has it."""
+        if self._tier_plan is None:
+            return
+        self._tier = JobTier(self._job, self._brokers, self._tier_plan.of_generation(self.generation))
+        self._tier.begin({query.name: None if fresh else self._checkpoint(query.name).run_id() for query in self._queries})
 
     def _take(self) -> None:
         self._claim.take()
@@ -265,6 +281,8 @@ class JobRun:
             failure = self._end()
         if failure is not None:
             raise failure
+        if self._tier is not None:
+            self._tier.mark()
         if once and not self._stopped.is_set():
             self._settled = self.furthest() == nearest_of(self._checkpoints()) and self.is_complete()
 
@@ -347,9 +365,13 @@ class JobRun:
     def _start(self, query: JobQuery, *, once: bool) -> None:
         checkpoint = self._checkpoint(query.name)
         late = LateRows(self._spark, query.late)
-        sink = BatchSink(self._job, query.name, query.outputs, late, checkpoint, self._confirm, self._announce)
+        counts, frame = None, query.frame
+        if self._tier is not None:
+            counts = self._tier.of_query(self._spark, query.name, [each.place for each in query.outputs], checkpoint)
+            frame = with_rows_counted(frame)
+        sink = BatchSink(self._job, query.name, query.outputs, late, checkpoint, self._confirm, self._announce, counts)
         writer = (
-            query.frame.writeStream.foreachBatch(sink)
+            frame.writeStream.foreachBatch(sink)
             .queryName(f"{self._claim.job}/{query.name}")
             .outputMode(query.mode)
             .option("checkpointLocation", f"file://{os.path.abspath(checkpoint.directory)}")
@@ -392,6 +414,8 @@ class JobRun:
                 self._errand.look()
             if time.monotonic() >= due:
                 self._report()
+                if self._tier is not None:
+                    self._tier.mark()
                 due = time.monotonic() + REPORT_S
 
     def _report(self) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from moldau.lake.counts import COUNTS_KEY
 from moldau.lake.loading.audit import FOLDER as NOTES
-from moldau.lake.loading.counts import COUNTS_KEY
 from moldau.lake.tables.places.addresses import place_of
 from moldau.lake.tables.places.place import FileState, Place
 

@@ -1,9 +1,7 @@
 """Counts of a load for the audit: published after the commit, under a tier that one job and table claim.
 
-Two loads of one topic that count under one tier name would be a duplication to the audit. So a load claims in the audit topic that the tier
-is its own before it counts anything (a *claim*), and reads back who was first. All records of a topic share a partition, so there is one
-order of claims and of what takes counts back (``moldau audit forget``). A note beside the table has up to where the audit topic was read,
-and under which *epoch* the counts are: the guid of what took counts back last, which goes into the guids of those published after it.
+How tiers are claimed is in `moldau.audit.claims`. A note beside the table has up to where the audit topic was read, and under which epoch
+the counts are.
 
 The counts are in the table's log, in the version that holds the rows they count, so they are as durable as the rows. Publishing is a
 copy that may be made twice: the guid of each audit record is made from the table, the version and what is counted, and the audit takes
@@ -17,18 +15,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from moldau.audit.follow import read_audit
+from moldau.audit.claims import count_guid, is_owned_by, publish, publish_claim, read_claims
 from moldau.audit.tiers import TierCounts
 from moldau.client.cluster import Cluster
 from moldau.lake import points
-from moldau.lake.loading.counts import COUNTS_KEY, aside_from_json, counts_from_json, latencies_from_json, untracked_from_json
+from moldau.lake.counts import COUNTS_KEY, aside_from_json, counts_from_json, latencies_from_json, untracked_from_json
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables.format import TableCommit, TableFormat
 from moldau.lake.tables.places.addresses import absolute, place_of
 from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
-from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, certainly_counts, ensure_audit_topic
+from moldau.tracking.audit_record import AUDIT_TOPIC, AuditRecord, ensure_audit_topic
 from moldau.tracking.clock import now_ms
 
 FOLDER = "_moldau"
@@ -77,7 +75,7 @@ def own_tier(job: LoadJob, table_id: str, cluster: Cluster) -> Claim:
         _publish_claim(job, table_id)
         found = _read(cluster, job, None)
         owner = found.owners.get((str(job.tier), job.topic))
-    if owner is not None and not _is_ours(owner, table_id):
+    if owner is not None and not is_owned_by(owner, table_id):
         raise OtherTierError(refusal(job, owner))
     _check_no_auditor(job, found)
     epoch = found.epochs.get((str(job.tier), job.topic), "" if known is None else known.epoch)
@@ -114,16 +112,12 @@ def claimed(job: LoadJob, table_id: str) -> Claim | None:
         return None
 
 
-def _is_ours(owner: str, table_id: str) -> bool:
-    return owner.rpartition(" ")[2] == table_id
-
-
 def _is_still_ours(job: LoadJob, table_id: str, found: TierCounts, known: Claim) -> bool:
     """Whether nothing that was read since the tier was known to be ours contradicts that. Another one's claim may: it was refused if
     ours is still in the audit topic, and counts if that was recreated or has lost ours by its retention."""
     counted, topic_id = (str(job.tier), job.topic), found.place().topic_id
     same_topic = topic_id is not None and topic_id.hex() == known.audit_id
-    return same_topic and counted not in found.epochs and _is_ours(found.owners.get(counted, table_id), table_id)
+    return same_topic and counted not in found.epochs and is_owned_by(found.owners.get(counted, table_id), table_id)
 
 
 def _read(cluster: Cluster, job: LoadJob, known: Claim | None) -> TierCounts:
@@ -133,17 +127,15 @@ def _read(cluster: Cluster, job: LoadJob, known: Claim | None) -> TierCounts:
         place = into.place()
         place.topic_id = bytes.fromhex(known.audit_id)
         place.positions = {TopicPartition(AUDIT_TOPIC, number): offset for number, offset in known.positions.items()}
-    topic = job.topic.encode()
-    return read_audit(cluster, into, wanted=lambda key, value: key == topic and not certainly_counts(value))
+    return read_claims(cluster, [job.topic], into)
 
 
 def _publish_claim(job: LoadJob, table_id: str) -> None:
-    from moldau.client.producer import Producer
+    publish_claim(job.bootstrap_servers, _client_id(job), str(job.tier), job.topic, owner_of(job, table_id))
 
-    ensure_audit_topic(job.bootstrap_servers)
-    record = AuditRecord.of_tier(str(job.tier), job.topic, time_ms=now_ms(), owner=owner_of(job, table_id))
-    with Producer(job.bootstrap_servers, client_id=f"moldau-load-{job.name}", settings={"enable.idempotence": False}) as producer:
-        producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key).result()
+
+def _client_id(job: LoadJob) -> str:
+    return f"moldau-load-{job.name}"
 
 
 def _claim_file(job: LoadJob) -> str:
@@ -158,12 +150,6 @@ def _note_claim(job: LoadJob, table_id: str, claim: Claim) -> None:
 
 
 log = logging.getLogger(__name__)
-
-_DELIVERY_TIMEOUT_MS = 30_000
-_LINGER_MS = 20
-"""Without it a batch holds the few counts that were made while the one before it was sent; the last ones are flushed at once."""
-_TWICE_IS_ONCE = {"enable.idempotence": False}
-"""Records have guids of their own, and to get a producer id takes librdkafka half a second."""
 
 
 def keep_counts(job: LoadJob, tables: TableFormat, epoch: str = "") -> None:
@@ -226,33 +212,19 @@ def records_of(job: LoadJob, table_id: str, version: TableCommit, epoch: str = "
     untracked = untracked_from_json(job.topic, counted, time_ms)
     dead = {**aside.events, **dict.fromkeys(untracked, aside.untracked)}
     for key, count in {**counts_from_json(job.topic, counted), **untracked}.items():
-        guid = _guid(job.tier, table_id, version.version, key, epoch)
+        guid = count_guid(job.tier, table_id, version.version, key, epoch)
         record = AuditRecord.of_counts(job.tier, key, count, time_ms=time_ms, guid=guid, epoch=epoch)
         yield replace(record, dead_letters=dead[key]) if dead.get(key) else record
     for start_ms, latencies in latencies_from_json(counted, time_ms).items():
-        guid = _guid(job.tier, table_id, version.version, ("latencies", job.topic, start_ms), epoch)
+        guid = count_guid(job.tier, table_id, version.version, ("latencies", job.topic, start_ms), epoch)
         yield AuditRecord.of_latencies(job.tier, job.topic, start_ms, latencies, time_ms=time_ms, guid=guid, epoch=epoch)
 
 
-def _guid(tier: str, table_id: str, version: int, key: tuple[str | int, ...], epoch: str) -> str:
-    """The same for the same count, until the tier's counts are taken back: then they are other ones."""
-    return blake2b(json.dumps([tier, table_id, version, *key, *([epoch] if epoch else [])]).encode(), digest_size=16).hexdigest()
-
-
 def _publish(job: LoadJob, records: list[AuditRecord]) -> None:
-    from moldau.client.producer import Producer
-
     if not all(record.is_of_tier for record in records):  # otherwise the claim is there
         ensure_audit_topic(job.bootstrap_servers)
     begun = time.monotonic()
-    name = f"moldau-load-{job.name}"
-    settings = {"client_id": name, "delivery_timeout_ms": _DELIVERY_TIMEOUT_MS, "settings": _TWICE_IS_ONCE}
-    with Producer(job.bootstrap_servers, linger_ms=_LINGER_MS, **settings) as producer:  # type: ignore[arg-type]
-        for record in records:
-            if record.is_of_tier:
-                producer.flush()  # no reader may see the mark before the counts
-            producer.send(AUDIT_TOPIC, record.to_bytes(), key=record.record_key)
-        producer.flush()
+    publish(job.bootstrap_servers, _client_id(job), records)
     log.info("%s: %d counts published in %.2f s", job.table, len(records), time.monotonic() - begun)
 
 

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
-from moldau.lake.loading.counts import COUNTS_KEY, dead_letters_of
+from moldau.lake.counts import COUNTS_KEY, dead_letters_of
 from moldau.lake.loading.errors import SchemaChangeError
 from moldau.lake.loading.job import dead_letter_schema
 from moldau.lake.loading.plan import Plan
@@ -38,7 +38,7 @@ class WrittenFiles:
     events: tuple[DataFile, ...]
     dead_letters: tuple[DataFile, ...]
     counts: dict[str, Any]
-    """As `moldau.lake.loading.counts` writes them."""
+    """As `moldau.lake.counts` writes them."""
     skipped: tuple[OffsetRange, ...] = ()
     """Offsets that went from the log after the load was planned."""
 

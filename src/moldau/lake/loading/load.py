@@ -21,9 +21,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moldau.lake import points
+from moldau.lake.counts import DeadLetterCounts, added, counts_to_json, dead_letters_of, latencies_added
 from moldau.lake.loading.audit import Claim, check_unclaimed, claimed, keep_counts, own_tier, publish_counts
 from moldau.lake.loading.commit import WrittenFiles, check_topic, commit_both, prepare_table
-from moldau.lake.loading.counts import DeadLetterCounts, added, counts_to_json, dead_letters_of, latencies_added
 from moldau.lake.loading.errors import task_failure
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import ACCEPT_LOSS, Plan, plan_load, share_out, task_count

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moldau.lake import points
-from moldau.lake.loading.counts import DeadLetterCounts, added, latencies_added
+from moldau.lake.counts import DeadLetterCounts, added, latencies_added
 from moldau.lake.loading.decode import DecodedRows, decoder, event_times, header_column, marked_records
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, RECORD_COLUMNS, LoadJob
 from moldau.lake.loading.schema import EventDecoding

@@ -22,6 +22,7 @@ from moldau.lake.reading.options import OptionScope, ReadOptions, parse_options
 
 if TYPE_CHECKING:
     from moldau.lake.reading.cluster_log import ClusterLog
+    from moldau.lake.reading.counting import TaskCounts
     from moldau.lake.reading.planning import StreamOffsets, StreamPlanner
     from moldau.lake.reading.row_shape import RowShape
     from moldau.lake.writing.sink import MoldauStreamWriter, MoldauWriter
@@ -120,12 +121,12 @@ class MoldauReader(DataSourceReader):
         return _read(self.options, self.shape, partition)
 
 
-def _read(options: ReadOptions, shape: "RowShape", partition: InputPartition) -> Iterator[Any]:
+def _read(options: ReadOptions, shape: "RowShape", partition: InputPartition, counting: "TaskCounts | None" = None) -> Iterator[Any]:
     from moldau.lake.reading.tasks import read_ranges
     from moldau.lake.reading.watermark import with_watermark
 
     if isinstance(partition, RangesPartition):  # Spark makes one task of a plan without any
-        batches = read_ranges(options, shape, partition.value)
+        batches = read_ranges(options, shape, partition.value, counting)
         yield from with_watermark(batches) if options.watermark_column else batches
 
 
@@ -188,7 +189,9 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow record batches of one range. ReadError, DataLossError, MalformedEventError."""
-        return _read(self.options, self.shape, partition)
+        from moldau.lake.reading.counting import ordered_counts
+
+        return _read(self.options, self.shape, partition, ordered_counts())
 
     def commit(self, end: dict[str, Any]) -> None:
         """The sink has everything below `end`."""

@@ -30,6 +30,7 @@ from moldau.protocol.records.batch import decompressed_records
 from moldau.protocol.records.header import HEADER_SIZE
 
 if TYPE_CHECKING:
+    from moldau.lake.reading.counting import TaskCounts
     from moldau.lake.reading.row_shape import RowShape
 
 log = logging.getLogger(__name__)
@@ -288,13 +289,19 @@ Those of one topic, by its id: a connection remembers ids, and would ask for a r
 """
 
 
-def read_ranges(options: ReadOptions, shape: "RowShape", task: Sequence[Planned]) -> Iterator[Any]:
-    """Arrow record batches of the ranges of a task. ReadError, DataLossError, MalformedEventError."""
+def read_ranges(options: ReadOptions, shape: "RowShape", task: Sequence[Planned], counting: "TaskCounts | None" = None) -> Iterator[Any]:
+    """Arrow record batches of the ranges of a task, which `counting` counts. ReadError, DataLossError, MalformedEventError."""
     for wanted, topic_id, read in reads(options, shape.fields, task):
         maker = shape.maker(wanted, topic_id)
+        if counting is not None:
+            counting.begin(wanted)
         for columns in read:
+            if counting is not None:
+                counting.add(wanted, columns)
             yield from maker.batches(columns)
         maker.finish()
+    if counting is not None:
+        counting.write()
 
 
 def reads(options: ReadOptions, fields: Iterable[str], task: Sequence[Planned]) -> Iterator[tuple[OffsetRange, str | None, RangeRead]]:

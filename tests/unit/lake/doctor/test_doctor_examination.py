@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from moldau.lake.counts import COUNTS_KEY
 from moldau.lake.doctor.examination import examine
 from moldau.lake.doctor.facts import Limits, TableFacts
 from moldau.lake.doctor.findings import Check
 from moldau.lake.doctor.footers import sampled
 from moldau.lake.doctor.log_files import first_unpublished, list_log
 from moldau.lake.doctor.rules import findings
-from moldau.lake.loading.counts import COUNTS_KEY
 from moldau.lake.tables import delta
 from moldau.lake.tables.data_files import DAY, DataFile
 from moldau.lake.tables.delta import make_checkpoint

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from moldau.lake.counts import COUNTS_KEY
 from moldau.lake.dataset import scan
 from moldau.lake.doctor.examination import examine
 from moldau.lake.doctor.facts import Limits
 from moldau.lake.doctor.findings import Check, Repair
 from moldau.lake.doctor.repairing import repair
 from moldau.lake.doctor.rules import findings
-from moldau.lake.loading.counts import COUNTS_KEY
 from moldau.lake.tables import delta
 from moldau.lake.tables.format import Snapshot, TableChange
 from moldau.lake.tables.opening import FORMATS

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moldau.audit import claims
 from moldau.audit.tiers import TierCounts
-from moldau.lake.loading import audit
-from moldau.lake.loading.audit import keep_counts, own_tier, publish_counts
-from moldau.lake.loading.counts import (
+from moldau.lake.counts import (
     COUNTS_KEY,
     Counts,
     added,
@@ -25,6 +24,8 @@ from moldau.lake.loading.counts import (
     latencies_from_json,
     untracked_from_json,
 )
+from moldau.lake.loading import audit
+from moldau.lake.loading.audit import keep_counts, own_tier, publish_counts
 from moldau.lake.loading.errors import LoadError
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.tables import manifest
@@ -80,7 +81,7 @@ def test_a_load_reads_of_the_audit_topic_only_what_concerns_its_claim(monkeypatc
         filters.append(wanted)
         return into
 
-    monkeypatch.setattr(audit, "read_audit", read_audit)
+    monkeypatch.setattr(claims, "read_audit", read_audit)
     job = LoadJob("job", "b:1", "t", str(tmp_path / "t"), str(tmp_path / "dead"), registry="http://r", tier="lake")
     monkeypatch.setattr(audit, "_publish_claim", lambda _job, _table_id: None)
     own_tier(job, "id", cast("Any", None))

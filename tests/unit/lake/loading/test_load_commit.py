@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
+from moldau.lake.counts import DeadLetterCounts, counts_to_json
 from moldau.lake.loading import load as loading
 from moldau.lake.loading.commit import WrittenFiles, commit_both
-from moldau.lake.loading.counts import DeadLetterCounts, counts_to_json
 from moldau.lake.loading.errors import TaskError
 from moldau.lake.loading.job import DEAD_LETTER_COLUMNS, LoadJob
 from moldau.lake.loading.plan import Plan

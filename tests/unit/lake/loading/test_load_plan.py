@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from moldau.lake.counts import counts_to_json
 from moldau.lake.loading.commit import WrittenFiles, commit_both, prepare_table
-from moldau.lake.loading.counts import counts_to_json
 from moldau.lake.loading.job import LoadJob
 from moldau.lake.loading.plan import Plan, plan_load
 from moldau.lake.reading.offsets import EARLIEST, DataLossError, OffsetRange

@@ -1,7 +1,8 @@
-"""The audit's counts of what a load took, as they stand in the words of its version: by columns, since there may be many windows.
+"""The audit's counts of what tasks read, as they stand in the words of a load's version and in the files of a stream's tasks: by columns,
+since there may be many windows.
 
-Counted is what arrived: every record of the load's ranges that has a readable header, whether it went into the table or to the dead
-letters, for it did reach the lake. Records without such a header are counted as untracked, by topic.
+Counted is what arrived: every record of the ranges that has a readable header, whether it went into a table or to the dead letters, for it
+did reach the lake. Records without such a header are counted as untracked, by topic.
 """
 
 from collections.abc import Iterable, Mapping
