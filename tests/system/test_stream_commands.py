@@ -16,10 +16,13 @@ from support.stream_jobs import events, in_topic, send
 
 pytestmark = pytest.mark.system
 
-FILE = """from moldau.streams import StreamJob
+FILE = """from pyspark.sql.functions import udf
+from beside import half
+from moldau.streams import StreamJob
 job = StreamJob("passing", directory={directory!r})
 rows = job.topic("passing-in", format="json", schema="at timestamp, airport string, number int", time="at")
-job.to_topic(rows.filter("number % 2 = 0").select("airport", "number"), "passing-out", key="airport", value=None)
+rows = rows.filter("number % 2 = 0").select("airport", udf(half, "int")("number").alias("number"))
+job.to_topic(rows, "passing-out", key="airport", value=None)
 if __name__ == "__main__":
     job.main()
 """
@@ -49,17 +52,18 @@ def test_mistakes_are_one_line(broker: Broker, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_a_file_runs_once_as_a_program(broker: Broker, tmp_path: Path) -> None:
-    """By the command; the rows are in the topic, and the status says so."""
+    """By the command; the rows are in the topic, and the status says so. It finds a module beside it, in Spark's tasks too."""
     for name in ("passing-in", "passing-out"):
         broker.create_topic(name, 2)
     send(broker.bootstrap_servers, "passing-in", events(0, 10))
     path = tmp_path / "passing.py"
     path.write_text(FILE.format(directory=str(tmp_path / "job")))
+    (tmp_path / "beside.py").write_text("def half(number):\n    return number // 2\n")
     environment = {**os.environ, **short_lived(), "MOLDAU_BOOTSTRAP": broker.bootstrap_servers, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "moldau", "stream", "run", str(path), "--once"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "job passing: done\n", "")
-    assert sorted(row["number"] for row in in_topic(broker.bootstrap_servers, "passing-out")) == [0, 2, 4, 6, 8]
+    assert sorted(row["number"] for row in in_topic(broker.bootstrap_servers, "passing-out")) == [0, 1, 2, 3, 4]
     shown = moldau("status", "passing", "--json", "--bootstrap", broker.bootstrap_servers)
     document = json.loads(shown.output)
     (query,) = document["queries"]

@@ -12,6 +12,7 @@ import re
 import shutil
 import socket
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -226,10 +227,26 @@ def _starting(directory: str, given: SparkProcesses | None) -> Iterator[SparkPro
     silence_py4j(processes)
     spark_log = os.path.join(directory, "spark.log")
     try:
-        with _errors_to(spark_log), processes.starting():
+        with _errors_to(spark_log), processes.starting(), _modules_found():
             yield processes
     except (PySparkException, Py4JError) as error:
         raise SessionError(f"Spark did not start: {_first_error(spark_log) or error}; more in {spark_log}") from error
+
+
+@contextmanager
+def _modules_found() -> Iterator[None]:
+    """The Python processes of a Spark that is started meanwhile find the modules that this one finds, such as those beside its program."""
+    before = os.environ.get("PYTHONPATH")
+    installed = tuple({os.path.abspath(sysconfig.get_path(each)) for each in ("stdlib", "platstdlib", "purelib", "platlib")})
+    own = [os.path.abspath(each) for each in sys.path if not os.path.abspath(each).startswith(installed) and not each.endswith(".zip")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*own, *(before.split(os.pathsep) if before else ())]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def _until_exit(processes: SparkProcesses) -> SparkProcesses:

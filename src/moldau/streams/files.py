@@ -2,6 +2,7 @@
 
 import os
 import runpy
+import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +20,13 @@ class JobFileError(StreamError):
 
 
 def load_job(path: str, name: str | None = None) -> StreamJob:
-    """The job that the variables of a file have; with several the one of this name. JobFileError for what the file raises, StreamError."""
+    """The job that the variables of a file have; with several the one of this name. JobFileError for what the file raises, StreamError.
+
+    The file finds modules beside it, as a program does.
+    """
+    directory = os.path.dirname(os.path.abspath(path))
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
     try:
         made = runpy.run_path(path, run_name=RUN_NAME)
     except (MoldauError, KeyboardInterrupt):
