@@ -170,7 +170,7 @@ class _Run:
         for tier, name in names.items():
             progress.end(name, timeline.moments[-1][1].get(tier, 0), timeline.moments[-1][0])
         loading.set_watermark(audit)
-        late_lines = {each.line for each in source.events(0) if isinstance(each, InputEvent) and source.late(each)} if streams else set()
+        late_lines = {each.line for each in source.events() if isinstance(each, InputEvent) and source.late(each)} if streams else set()
         if streaming is not None:
             from moldau.demo.stream_job import compare as compare_stream
 
