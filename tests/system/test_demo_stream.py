@@ -52,7 +52,7 @@ def test_hours_of_airports_over_three_starts(broker: Broker, spark: Any, tmp_pat
     every = [each for host in range(3) for each in islice(source.events(host), 150) if isinstance(each, InputEvent)]
     late = [each for each in every if source.late(each)]
     in_time = [each for each in every if not source.late(each)]
-    *_, last = source.events(0)
+    *_, last = source.events()
     assert isinstance(last, InputEvent)
     topic = broker.create_topic(broker.unique_topic("departures"), 2)
     broker.create_topic(NAME, 3)

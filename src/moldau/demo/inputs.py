@@ -70,7 +70,7 @@ class EventInput(Protocol):
         """Whether an event of the last host is late enough to be the one that is lost with --plant-loss; the first such one is."""
 
     def late(self, event: InputEvent) -> bool:
-        """Whether an event of the first host is held back until the stream job takes it for late."""
+        """Whether an event is held back until the stream job takes it for late."""
 
     def size_hint(self) -> int | None:
         """About how many events there are, for a progress bar."""

@@ -145,7 +145,7 @@ class _Run:
         self._ended("publish", published.sent, publishing.ended - begun)
         if streaming is not None and there < (source.size_hint() or 0):
             self._step("wait until events are late", None, lambda: _no_events(lambda: streaming.wait_for_watermark(LATE_BEFORE_MS)))
-            late = HostPublishers([replace(orders[0], late=True)], self._directory, lambda _host, _sent: None)
+            late = HostPublishers([replace(each, late=True) for each in orders], self._directory, lambda _host, _sent: None)
             going.callback(late.stop)
             published += loaded(late)
         self._ended("load", loading.rows, time.monotonic() - load_begun)
@@ -170,7 +170,7 @@ class _Run:
         for tier, name in names.items():
             progress.end(name, timeline.moments[-1][1].get(tier, 0), timeline.moments[-1][0])
         loading.set_watermark(audit)
-        late_lines = {each.line for each in source.events(0) if isinstance(each, InputEvent) and source.late(each)} if streams else set()
+        late_lines = {each.line for each in source.events() if isinstance(each, InputEvent) and source.late(each)} if streams else set()
         if streaming is not None:
             from moldau.demo.stream_job import compare as compare_stream
 
