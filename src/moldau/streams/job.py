@@ -18,7 +18,7 @@ from moldau.streams.inputs import EVENT_TIME, STOP, TopicInput, pinned, read_top
 from moldau.streams.late import LateOutput, late_output
 from moldau.streams.names import NAME, parse_job_name
 from moldau.streams.outputs import Output, TopicOutput, columns_of
-from moldau.streams.plans import counted_inputs
+from moldau.streams.plans import counted_inputs, topics_read
 from moldau.streams.progress import METRIC
 from moldau.streams.queries import JobQuery
 from moldau.streams.runner import JobRun
@@ -363,7 +363,7 @@ class StreamJob:
             raise StreamError(f"job {self.name} writes nothing: call to_topic or to_table")
         running = JobRun(
             self.name, self.brokers, self.directory, self.spark, queries, self._limits_file, self.input_topics(),
-            lambda: starts_now(self._inputs, self.brokers), self._tier_plan(queries),
+            lambda names: self._starts_now([each for each in queries if each.name in names]), self._tier_plan(queries),
         )  # fmt: skip
         self._running = running
         if self._stop_wanted:
@@ -373,6 +373,11 @@ class StreamJob:
         finally:
             self._running = None
             running.close()
+
+    def _starts_now(self, queries: Sequence[JobQuery]) -> "Positions":
+        """Where the inputs of these queries begin, if not at their first records. StreamError; WorldError, PeerError."""
+        read = {topic for query in queries for topic in topics_read(query.frame, self.input_topics())}
+        return starts_now([each for each in self._inputs if each.topic in read], self.brokers)
 
     def _tier_plan(self, queries: Sequence[JobQuery]) -> TierPlan | None:
         """Of each query the inputs of tracked events. StreamError if there are none."""

@@ -55,10 +55,10 @@ class JobRun:
         queries: Sequence[JobQuery],
         limits_file: str = "",
         topics: Sequence[str] = (),
-        starts: Callable[[], Positions] = dict,
+        starts: Callable[[Sequence[str]], Positions] = lambda _: {},
         tier: TierPlan | None = None,
     ) -> None:
-        """`starts`: where its inputs begin now, as far as they do not begin at their first records."""
+        """`starts`: where the inputs of these queries begin now, as far as they do not begin at their first records."""
         self._job, self._brokers, self._base = job, brokers, directory
         self._spark = spark
         self._given = queries
@@ -236,7 +236,9 @@ class JobRun:
                     self.limit(StreamLimits(round=new_round()))
             self._take_reports(shape, fresh=fresh, savepoint=savepoint if self._errand is None else None)
             if self._errand is None:
-                self._starts = noted_starts(self._directory, self._checkpoints(), self._starts_now)
+                self._starts = noted_starts(
+                    self._directory, {each.name: self._checkpoint(each.name) for each in self._queries}, self._starts_now
+                )
                 self.limit(self._limits)
             write_shape(self._directory, check_fit(self._directory, shape))
             self._make_through()

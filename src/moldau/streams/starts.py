@@ -2,24 +2,27 @@
 
 ::
 
-    DIRECTORY/starts.json     {"flights": {"0": 23, "1": 17}}
+    DIRECTORY/starts.json     {"queries": ["counts", "copy"], "starts": {"flights": {"0": 23, "1": 17}}}
 
 Spark asks at each start where a query begins that has no batch yet, and "latest" is further on then: a first batch that was planned, and
-was to be run again, would leave out what it had read. All queries of a job begin at the same records.
+was to be run again, would leave out what it had read. All queries that begin together do so at the same records, also one that is killed
+before its first batch. A query that the job gets later begins later.
 """
 
 import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 from moldau.client.partition_requests import READ_COMMITTED
 from moldau.lake.reading.cluster_log import ClusterLog
+from moldau.lake.reading.offsets import DataLossError, OptionError
 from moldau.lake.reading.options import BOOTSTRAP, OptionScope, parse_options
 from moldau.lake.reading.planning import StreamPlanner
 from moldau.streams.checkpoints import Checkpoint, Positions
-from moldau.streams.errors import CheckpointError
+from moldau.streams.errors import CheckpointError, StreamError
 from moldau.streams.inputs import TopicInput
 
 FILE = "starts.json"
@@ -27,10 +30,17 @@ _EARLIEST = "earliest"
 _CHECKED = "failondataloss"
 
 
+@dataclass(frozen=True, slots=True)
+class _Note:
+    queries: Sequence[str] = ()
+    """Those that begin there."""
+    starts: Positions = field(default_factory=dict)
+
+
 def starts_now(inputs: Sequence[TopicInput], brokers: str) -> Positions:
     """The offsets at which inputs begin now. A topic is left out that begins at its first record, or is read from several starts.
 
-    OptionError, DataLossError; WorldError, PeerError.
+    StreamError; WorldError, PeerError.
     """
     by_topic: dict[str, dict[str, TopicInput]] = {}
     for given in inputs:
@@ -41,47 +51,56 @@ def starts_now(inputs: Sequence[TopicInput], brokers: str) -> Positions:
             continue
         (given,) = by_start.values()
         checked = {name: value for name, value in given.options.items() if name.lower() == _CHECKED}
-        options = parse_options({BOOTSTRAP: brokers, "subscribe": topic, "startingOffsets": given.start, **checked}, OptionScope.STREAM)
-        with ClusterLog(brokers, "moldau-stream", isolation_level=READ_COMMITTED) as source:
-            offsets = StreamPlanner(options, source).initial().offsets
+        try:
+            options = parse_options({BOOTSTRAP: brokers, "subscribe": topic, "startingOffsets": given.start, **checked}, OptionScope.STREAM)
+            with ClusterLog(brokers, "moldau-stream", isolation_level=READ_COMMITTED) as source:
+                offsets = StreamPlanner(options, source).initial().offsets
+        except (OptionError, DataLossError) as error:
+            raise StreamError(f"topic {topic}: a query cannot begin at {given.start}: {error}") from error
         found[topic] = {str(partition.partition): offset for partition, offset in offsets.items()}
     return found
 
 
-def noted_starts(directory: str, checkpoints: Iterable[Checkpoint], now: Callable[[], Positions]) -> Positions:
-    """Where queries begin that have no batch yet: as it was noted if one of them has planned its first, else `now`. CheckpointError."""
+def noted_starts(directory: str, checkpoints: Mapping[str, Checkpoint], now: Callable[[Sequence[str]], Positions]) -> Positions:
+    """Where queries begin that have no batch yet, by the checkpoints of all: as it was noted, if any query of the note has planned its
+    first, else where these queries do `now`. CheckpointError, and errors of `now`."""
     path = os.path.join(directory, FILE)
-    beginning = [each for each in checkpoints if each.committed() is None]
     try:
-        if not beginning:
+        beginning = [name for name, each in checkpoints.items() if each.committed() is None]
+        note = _read(path)
+        if set(beginning).isdisjoint(note.queries) or not any(
+            checkpoints[name].newest() is not None for name in note.queries if name in checkpoints
+        ):
+            note = _Note()
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path}: cannot be read: {error}") from error
+    if new := [name for name in beginning if name not in note.queries]:
+        note = _Note([*note.queries, *new], {**now(new), **note.starts})
+    try:
+        if not note.starts:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
-            return {}
-        known = _read(path) if any(each.newest() is not None for each in beginning) else None
-        if known is not None:
-            return known
-        if found := now():
-            _write(path, found)
-        return found
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read or written: {error}") from error
+        elif new:
+            _write(path, note)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be written: {error}") from error
+    return note.starts
 
 
-def _read(path: str) -> Positions | None:
+def _read(path: str) -> _Note:
     try:
         with open(path, encoding="utf-8") as file:
-            found: Positions = json.load(file)
-            return found
+            return _Note(**json.load(file))
     except FileNotFoundError:
-        return None
+        return _Note()
 
 
-def _write(path: str, starts: Positions) -> None:
+def _write(path: str, note: _Note) -> None:
     directory = os.path.dirname(path)
     os.makedirs(directory, exist_ok=True)
     descriptor, partial = tempfile.mkstemp(dir=directory, prefix=f".{FILE}.")
     with open(descriptor, "w", encoding="utf-8") as file:
-        json.dump(starts, file, sort_keys=True)
+        json.dump(asdict(note), file, sort_keys=True)
         file.flush()
         os.fsync(file.fileno())
     os.replace(partial, path)
