@@ -322,12 +322,13 @@ class JobRun:
     def become_current(self, claim: JobClaim, *, settled: bool) -> None:
         """Continue as the job's process, by this claim; the one as `JOB@N` is given up. `settled`: it reads no more.
 
-        WorldError, PeerError: it may be called again then.
+        WorldError, PeerError: it may be called again then, and where what follows it has failed.
         """
         with self._lock:
             self._settled = settled
             claim.write(self._newest_reports())
-            self._claim.abandon()
+            if self._claim is not claim:
+                self._claim.abandon()
             self._claim, self._is_beside = claim, False
 
     def _checkpoints(self) -> list[Checkpoint]:
