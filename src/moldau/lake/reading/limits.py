@@ -28,7 +28,8 @@ class StreamLimits:
     """What a file of limits has."""
 
     starts: PartitionOffsets = field(default_factory=dict)
-    """Where a stream without a checkpoint begins, instead of where its options say."""
+    """Where a stream without a checkpoint begins, instead of where its options say: partitions that a topic has got since, at their first
+    records."""
     ends: PartitionOffsets = field(default_factory=dict)
     group: bool = True
     """Whether the offsets are committed to the group."""

@@ -231,9 +231,10 @@ class StreamPlanner:
             return StreamOffsets()  # topics may come that match
         partitions = partitions_of(options, self._log)
         bounds = ReadBounds(self._log, partitions)
-        offsets = resolve(options.starting_name, options.starting, partitions, bounds.lookup)
         limits = read_limits(options.limits_file)
-        offsets = {partition: limits.start(partition, offset) for partition, offset in offsets.items()}
+        offsets = {each: limits.start(each, bounds.firsts[each]) for each in partitions if each.topic in limits.starts}
+        if others := [each for each in partitions if each not in offsets]:
+            offsets |= resolve(options.starting_name, options.starting, others, bounds.lookup)
         for partition, offset in offsets.items():
             first, last = bounds.firsts[partition], bounds.lasts[partition]
             if not first <= offset <= last:

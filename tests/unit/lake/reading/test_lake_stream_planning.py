@@ -180,6 +180,14 @@ def test_large_partitions_are_cut_for_more_tasks() -> None:
     assert [(r.partition, r.start, r.end) for r in ranges] == [(0, 0, 2), (0, 2, 4), (0, 4, 6), (0, 6, 8), (0, 8, 10), (1, 0, 2)]
 
 
+@pytest.mark.parametrize("start", ["latest", '{"a": {"0": 4}}'])
+def test_a_partition_that_is_new_since_a_start_was_noted_is_read_from_its_first_record(start: str, tmp_path: Path) -> None:
+    """As a query reads it that has begun before it was there."""
+    path = str(tmp_path / "limits.json")
+    write_limits(path, StreamLimits({"a": {"0": 4}}))
+    assert planner(Brokers(a=[(2, 10), (3, 5)]), startingOffsets=start, limitsFile=path).initial().offsets == {A0: 4, A1: 3}
+
+
 def test_a_stream_within_limits_that_change(tmp_path: Path) -> None:
     """It begins and ends where the file says, reads nothing of a partition that the file leaves out, and takes that in later from its
     start; another round is a batch of nothing, once."""
@@ -188,7 +196,7 @@ def test_a_stream_within_limits_that_change(tmp_path: Path) -> None:
     plans = planner(brokers, limitsFile=path)
     write_limits(path, StreamLimits({"a": {"0": 2}}, {"a": {"0": 6}}))
     start = StreamOffsets({A0: 2}, {"a": "id-a"})
-    assert plans.initial().offsets == {A0: 2, A1: 5}
+    assert plans.initial().offsets == {A0: 2, A1: 0}
     end, ranges = follow(plans, start)
     assert (end.offsets, ranges) == ({A0: 6}, [OffsetRange("a", 0, 2, 6)])
     write_limits(path, StreamLimits(ends={"a": {"0": 6, "1": 3}}))
