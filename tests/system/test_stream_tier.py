@@ -159,6 +159,23 @@ def test_events_are_counted_once_wherever_a_batch_fails(departures: Departures, 
     assert sum(each.total for (name, _, _), each in found.latencies.items() if name == departures.tier) == departures.sent
 
 
+def test_rows_without_state_that_change_tasks_are_counted(departures: Departures) -> None:
+    """Claim: of a query that only moves rows the tasks read with the batch's order too; adaptive plans would read before there is one."""
+    departures.send(12)
+    job = StreamJob(
+        departures.topic,
+        brokers=departures.broker.bootstrap_servers,
+        registry=departures.broker.registry_url,
+        directory=str(departures.directory / "job"),
+        spark=departures.spark,
+        tier=departures.tier,
+    )
+    rows = job.topic(departures.topic, format="tracked", undecodable="skip")
+    job.to_topic(rows.select("number", "airport").repartition(2, "airport"), departures.hours, key="airport")
+    job.run(once=True)
+    assert departures.counted() == ({Verdict.COMPLETE}, 12)
+
+
 def test_an_event_that_the_job_misses_is_found(departures: Departures) -> None:
     """Claim: of a job that begins after the first record of a partition, the window and the host of the events before are named, as lost.
 

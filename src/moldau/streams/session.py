@@ -15,9 +15,11 @@ _STREAMING = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
 }
-"""State in RocksDB, of which a batch stores only the changes; times in UTC. Spark's usual manager of checkpoint files starts a process
+"""State in RocksDB, of which a batch stores only the changes; times in UTC. An adaptive plan would read a batch before its sink is called,
+which is when its tasks get its watermark and the order to count. Spark's usual manager of checkpoint files starts a process
 (`readlink`) for each of them in a local directory, several in a batch."""
 
 
