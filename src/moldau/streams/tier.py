@@ -33,7 +33,7 @@ from moldau.streams.late import batch_range, execution_of, observed
 from moldau.streams.outputs import BatchNumber
 from moldau.streams.plans import first_offsets
 from moldau.streams.points import reached
-from moldau.tracking.audit_record import AuditRecord
+from moldau.tracking.audit_record import AuditRecord, ensure_audit_topic
 from moldau.tracking.clock import now_ms
 from moldau.tracking.counts import Count, CountKey, window_start
 
@@ -131,7 +131,7 @@ class JobTier:
                 self._counts[topic].run, self._counts[topic].epoch = run, self._epoch(topic)
 
     def publish(self, batch: BatchNumber, counted: Mapping[str, "BatchCounts"], rows: Mapping[str, int]) -> None:
-        """The counts of a batch by topic, and how many rows went to which places. SendError."""
+        """The counts of a batch by topic, and how many rows went to which places. SendError, WorldError, PeerError."""
         with self._lock:
             records = [record for topic, each in counted.items() for record in self._records(batch, topic, each)]
             for place, count in rows.items():
@@ -140,6 +140,8 @@ class JobTier:
                 guid = count_guid(self._plan.tier, batch.run, batch.number, key, "")
                 records.append(AuditRecord.of_counts(self._plan.tier, key, of_rows, time_ms=now_ms(), guid=guid))
             if records:
+                if not counted:  # otherwise the claim is there
+                    ensure_audit_topic(self._brokers)
                 publish(self._brokers, self._client_id, records)
             for topic, each in counted.items():
                 self._counts[topic].positions = each.ends
