@@ -380,12 +380,15 @@ class JobRun:
             .option("checkpointLocation", f"file://{os.path.abspath(checkpoint.directory)}")
         )
         planned, by_clock = checkpoint.newest(), runs_by_clock(query.frame)
-        self._spark.sparkContext.setLocalProperty(SUFFIX_PROPERTY, suffix_in(self.generation))  # the query's thread inherits it
+        this_thread = self._spark.sparkContext
+        this_thread.setLocalProperty(SUFFIX_PROPERTY, suffix_in(self.generation))  # the query's thread inherits it
         try:
             trigger = {"availableNow": True} if once else {"processingTime": trigger_of(query.trigger, by_clock=by_clock)}
             started = writer.trigger(**trigger).start()
         except PySparkException as error:
             raise StreamError(f"job {self._job}, query {query.name}: Spark does not run it: {str(error).splitlines()[0]}") from error
+        finally:
+            this_thread.setLocalProperty(SUFFIX_PROPERTY, None)  # what else it starts has no generation
         report = self._reports[query.name]
         self._running.append(StartedQuery(query.name, sink, started, report, checkpoint, planned, by_clock=by_clock))
 

@@ -11,6 +11,7 @@ from unittest.mock import Mock, PropertyMock
 
 import pytest
 
+from moldau.lake.reading.event_shape import SUFFIX_PROPERTY
 from moldau.model.errors import WorldError
 from moldau.streams import queries, runner
 from moldau.streams.errors import BatchError, CheckpointError
@@ -208,6 +209,25 @@ def test_a_query_that_fails_while_it_settles(claim: PretendedClaim, job: Job, mo
     with pytest.raises(BatchError, match="query counts: there is no checkpoint in"):
         job(frame).run(once=False, fresh=False)
     assert seen[-1] == (JobState.FAILED, False)
+
+
+def test_what_the_thread_starts_after_a_job_has_no_generation(claim: PretendedClaim, job: Job) -> None:
+    """Its dead letters would go beside those of the job's generation."""
+    claim.before = None
+    frame, start = frame_of(active=[False])
+    run = job(frame)
+    seen: dict[str, str | None] = {}
+    run._spark.sparkContext.setLocalProperty = seen.__setitem__
+
+    def begin() -> Any:
+        assert seen == {SUFFIX_PROPERTY: "@2"}
+        return start.return_value
+
+    start.side_effect = begin
+    run._enter(2, "flights@2")
+    run._start(run.queries[0], once=True)
+    assert start.called
+    assert seen == {SUFFIX_PROPERTY: None}
 
 
 def test_a_generation_becomes_current_at_the_second_try(claim: PretendedClaim, job: Job) -> None:
