@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from moldau.changelog.sqlite.errors import SourceError
 from moldau.model.errors import WorldError
 
+_PRIMARY = 0xFF
+"""The part of an error's code that SQLite has for its kind."""
+
 
 def connect(path: str | os.PathLike[str], timeout_s: float) -> sqlite3.Connection:
     """A connection in whose transactions commits are on disk, and with a write-ahead log, so that readers do not stop writers.
@@ -57,7 +60,9 @@ def failures(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
-    return error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    """Whether others are in its way: also one that puts right what a killed one left, for which the code says more."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)  # those that Python finds, as text that is no UTF-8, have none
+    return code & _PRIMARY in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def schema_version(database: sqlite3.Connection) -> int:
