@@ -148,13 +148,17 @@ class JobTier:
                 self._counts[topic].mark_s = 0.0
 
     def mark(self) -> None:
-        """Publish of each topic up to when everything is counted, if that is known and due. Called now and then; it never fails."""
-        with self._lock:
-            try:
-                for topic, counted in self._counts.items():
-                    self._mark(topic, counted)
-            except MoldauError as error:
-                log.warning("tier %s: up to when it has counted was not published: %s; trying again", self._plan.tier, error)
+        """Publish of each topic up to when everything is counted, if that is known and due. Called now and then; it never fails, and does
+        not wait for a batch that is being published: meanwhile the job reports that it runs."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            for topic, counted in self._counts.items():
+                self._mark(topic, counted)
+        except MoldauError as error:
+            log.warning("tier %s: up to when it has counted was not published: %s; trying again", self._plan.tier, error)
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,6 +1,7 @@
 """What a job publishes as a tier: claims, counts of batches and marks. Without Spark; the audit topic is a list."""
 
 import logging
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -192,6 +193,23 @@ def test_a_mark_vouches_for_what_the_log_had_when_it_was_asked(world: World, cap
     world.is_away = False
     job.mark()
     assert len(world.marks) == 2
+
+
+def test_a_mark_does_not_wait_for_a_batch_that_is_being_published(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claim: where the audit topic does not take it, the thread that reports is not held up, or the job would seem to be silent."""
+    job = world.job()
+    job.begin({"early": None, "first": None, "second": None})
+    job.claim(["t"], "r1")
+    marking = threading.Thread(target=job.mark, daemon=True)
+
+    def slow(*_: object) -> None:
+        marking.start()
+        marking.join(5)
+        assert not marking.is_alive()
+
+    monkeypatch.setattr(tier, "publish", slow)
+    publish(job, "r1", 0, 0, 5)
+    assert world.marks == []
 
 
 def test_a_batch_counts_what_its_input_was_to_read() -> None:
