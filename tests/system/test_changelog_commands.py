@@ -218,6 +218,16 @@ def test_a_replica_is_promoted_and_the_former_master_is_fenced(broker: Broker, c
     store.close()
 
 
+def test_a_replica_that_is_published_by_mistake_stays_a_replica(broker: Broker, changelog: str, source: Path, tmp_path: Path) -> None:
+    copy = f"sqlite:///{tmp_path / 'copy.db'}"
+    succeeded(broker, "publish", changelog, "--from", f"sqlite:///{source}", "--once")
+    succeeded(broker, "replicate", changelog, "--to", copy, "--once")
+    refused = moldau(broker, "publish", changelog, "--from", copy, "--once")
+    assert refused.exit_code == 1
+    assert "the database is a replica of it: only a promotion makes it the source (moldau changelog promote)" in refused.output
+    assert "following" in succeeded(broker, "replicate", changelog, "--to", copy, "--once")
+
+
 def test_a_topic_of_others_with_fewer_partitions_is_no_error(broker: Broker, changelog: str, source: Path) -> None:
     succeeded(broker, "publish", changelog, "--from", f"sqlite:///{source}", "--shards", "2", "--once")
     with Cluster(broker.bootstrap_servers) as cluster:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 FORMS: Final = "sqlite:///PATH, duckdb:///PATH, postgresql://..., or a directory of Delta tables"
 """For help texts and messages."""
+_OF_FILES: Final = (".db", ".duckdb", ".sqlite", ".sqlite3")
+"""Endings of databases that are one file, which are no names of directories."""
 _PASSWORDS: Final = ((re.compile(r"(://[^:/@]*):[^/]*@"), r"\1@"), (re.compile(r"([?&]password=)[^&]*"), r"\1***"))
 
 
@@ -39,6 +41,9 @@ def parse_place(text: str) -> StorePlace:
     """PlaceError."""
     scheme, separator, rest = text.partition("://")
     if not separator:
+        path = Path(text)
+        if path.is_file() or (path.suffix in _OF_FILES and not path.is_dir()):
+            raise PlaceError(f"{text!r} is no directory of Delta tables: a file is sqlite:///{text} or duckdb:///{text}")
         if text.strip():
             return StorePlace(text, "delta", text)
     elif scheme in ("postgresql", "postgres"):

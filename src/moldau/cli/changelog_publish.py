@@ -74,7 +74,8 @@ def _check(place: "StorePlace", tables: Sequence[str], *, once: bool, republish:
         case "sqlite" | "postgresql":
             pass
         case _:
-            raise click.BadParameter(f"{place.text}: only SQLite and PostgreSQL can be published", param_hint="--from")
+            problem = f"{place.text}: only SQLite and PostgreSQL can be published: sqlite:///PATH, postgresql://..."
+            raise click.BadParameter(problem, param_hint="--from")
 
 
 def _publish_sqlite(

@@ -52,6 +52,14 @@ def silence_accumulators(server: Any, processes: SparkProcesses) -> None:
     server.handle_error = handle_error
 
 
+def silence_query_errors() -> None:
+    """pyspark logs nothing about an error in a query that it raises as well: it would be a line of several KB, with Java's stack."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
 log = logging.getLogger(__name__)
 
 MEMORY_MIN_MB = 512
@@ -196,6 +204,7 @@ def _prepare(context: Any, processes: SparkProcesses) -> None:
     """What each Spark of ours needs when it has started."""
     context.setLogLevel("ERROR")
     silence_accumulators(context._accumulatorServer, processes)
+    silence_query_errors()
 
 
 def _wait_for_executor(context: Any, master: str, memory: str) -> None:

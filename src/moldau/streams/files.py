@@ -32,7 +32,7 @@ def load_job(path: str, name: str | None = None) -> StreamJob:
     except (MoldauError, KeyboardInterrupt):
         raise
     except (Exception, SystemExit) as error:
-        first = str(error).splitlines()[0] if str(error) else ""
+        first = next((each for each in str(error).splitlines() if each.strip()), "")  # Spark's errors of syntax begin with an empty line
         raise JobFileError(f"{path}{_line(error, path)}: {type(error).__name__}: {first}") from error
     jobs = list({id(each): each for each in made.values() if isinstance(each, StreamJob)}.values())
     if name is not None:

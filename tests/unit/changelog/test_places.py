@@ -1,5 +1,7 @@
 """Addresses of stores: messages have them as they were given, but for passwords."""
 
+from pathlib import Path
+
 import pytest
 
 from moldau.changelog.places import PlaceError, parse_place
@@ -23,3 +25,16 @@ def test_passwords_are_not_shown(address: str, shown: str) -> None:
 def test_an_address_that_is_none_is_named_without_its_password() -> None:
     with pytest.raises(PlaceError, match=r"^'mysql://moldau@db/shop' is not the address of a store"):
         parse_place("mysql://moldau:secret@db/shop")
+
+
+def test_a_path_of_a_file_is_no_directory_of_tables(tmp_path: Path) -> None:
+    file = tmp_path / "shop"
+    file.touch()
+    for path in (f"{file}", f"{tmp_path}/copy.db", "copy.duckdb"):
+        with pytest.raises(
+            PlaceError, match=rf"^'{path}' is no directory of Delta tables: a file is sqlite:///{path} or duckdb:///{path}$"
+        ):
+            parse_place(path)
+    (tmp_path / "lake.db").mkdir()
+    for path in (f"{tmp_path}/lake.db", "lake/shop"):
+        assert parse_place(path) == (path, "delta", path)

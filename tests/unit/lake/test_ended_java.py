@@ -1,11 +1,14 @@
-"""What py4j and pyspark say about a Java that ends is shown where it ended by itself, and not where we ended it."""
+"""What py4j and pyspark say about a Java that ends is shown where it ended by itself, and not where we ended it. Errors that are raised are
+not logged as well.
+"""
 
 import logging
 from collections.abc import Iterator
 
 import pytest
+from pyspark.logger import PySparkLogger
 
-from moldau.lake.session import silence_accumulators, silence_py4j
+from moldau.lake.session import silence_accumulators, silence_py4j, silence_query_errors
 from moldau.lake.spark_processes import SparkProcesses
 
 
@@ -46,3 +49,12 @@ def test_the_server_of_accumulators_tells_of_errors_until_we_end_java(processes:
     processes.end_soon()
     server.handle_error("after", None)
     assert server.printed == ["before"]
+
+
+def test_pyspark_does_not_log_an_error_of_a_query_that_it_raises(capfd: pytest.CaptureFixture[str]) -> None:
+    for name in ("DataFrame", "SQL"):
+        PySparkLogger.getLogger(f"{name}QueryContextLogger").disabled = False  # as pyspark has it
+    silence_query_errors()
+    for name in ("DataFrame", "SQL"):
+        PySparkLogger.getLogger(f"{name}QueryContextLogger").exception("[UNRESOLVED_COLUMN] airpot", errorClass="UNRESOLVED_COLUMN")
+    assert capfd.readouterr().err == ""

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from moldau.streams.errors import StreamError, cause_of
-from moldau.streams.files import load_job
+from moldau.streams.files import JobFileError, load_job
 from moldau.streams.inputs import TopicInput
 from moldau.streams.job import StreamJob
 
@@ -76,6 +76,17 @@ def test_the_job_of_a_file(tmp_path: Path) -> None:
     path.write_text(FILE.format(names=[]))
     with pytest.raises(StreamError, match=r"jobs.py: makes no StreamJob that a variable of the file has"):
         load_job(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("\\n[PARSE_SYNTAX_ERROR] near 'airport'.\\n", "[PARSE_SYNTAX_ERROR] near 'airport'."), ("", "")]
+)
+def test_the_error_of_a_file_has_the_first_line_with_text(tmp_path: Path, text: str, shown: str) -> None:
+    path = tmp_path / "jobs.py"
+    path.write_text(f'raise RuntimeError("{text}")')
+    with pytest.raises(JobFileError) as raised:
+        load_job(str(path))
+    assert str(raised.value) == f"{path}:1: RuntimeError: {shown}"
 
 
 def test_the_reason_in_what_spark_makes_of_an_error() -> None:

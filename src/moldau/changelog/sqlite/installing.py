@@ -15,7 +15,7 @@ from moldau.changelog.sqlite.errors import SchemaChangedError, SourceError
 from moldau.changelog.sqlite.layout import State, make_state, make_tables, read_state, widen
 from moldau.changelog.sqlite.schema import OURS, SourceTable, ordinary_tables, quoted, source_table
 from moldau.changelog.sqlite.triggers import index_of, notes_of, triggers_of
-from moldau.changelog.store import Phase
+from moldau.changelog.store import Phase, Position
 from moldau.changelog.values import Table
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def install(
 
     Rows that are there are published, too; not those of a replica that is promoted and has all up to the log's last commit,
     `promoted_after`: it continues after that with the next epoch. SourceError for a table that cannot be published, for a database that is
-    the source of another changelog, and for a replica that is not at that commit.
+    the source of another changelog, and for a replica of this one that is not promoted, or is not at that commit.
     """
     check_changelog(changelog)
     with writing(database):
@@ -63,6 +63,7 @@ def install(
         if promoted_after is not None:
             state = _promote(database, changelog, shard, promoted_after, state)
         elif state is None:
+            _check_no_replica(database, changelog, shard)
             state = make_state(database, changelog, shard, epoch=1, sealed=0)
         published = {each.table.name for each in registered(database).values() if each.current}
         for name in ordinary_tables(database) if tables is None else tables:
@@ -128,12 +129,29 @@ def _promote(database: sqlite3.Connection, changelog: str, shard: int, last: "Co
     return state
 
 
+def _check_no_replica(database: sqlite3.Connection, changelog: str, shard: int) -> None:
+    """The log would refuse the first commit of a replica, which is none any more by then: it has no position as a source."""
+    if _has_positions(database) and _position(database, changelog, shard) is not None:
+        raise SourceError(
+            f"changelog {changelog}, shard {shard}: the database is a replica of it: only a promotion makes it the source"
+            " (moldau changelog promote)"
+        )
+
+
+def _has_positions(database: sqlite3.Connection) -> bool:
+    return database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (positions.TABLE,)).fetchone() is not None
+
+
+def _position(database: sqlite3.Connection, changelog: str, shard: int) -> Position | None:
+    row = database.execute(f"SELECT * FROM {positions.TABLE} WHERE changelog = ? AND shard = ?", (changelog, shard)).fetchone()
+    return None if row is None else positions.from_columns(row)[1]
+
+
 def _check_replica(database: sqlite3.Connection, changelog: str, shard: int, last: "CommitRecord") -> None:
     """Where a replica has kept the table, its position is the commit after which it is promoted."""
-    if not database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (positions.TABLE,)).fetchone():
+    if not _has_positions(database):
         return
-    row = database.execute(f"SELECT * FROM {positions.TABLE} WHERE changelog = ? AND shard = ?", (changelog, shard)).fetchone()
-    found = None if row is None else positions.from_columns(row)[1]
+    found = _position(database, changelog, shard)
     if found is not None and (found.phase, found.epoch, found.commit) == (Phase.FOLLOWING, last.epoch, last.commit):
         return
     there = "no position" if found is None else f"the phase {found.phase.value}, commit {found.commit} and epoch {found.epoch}"

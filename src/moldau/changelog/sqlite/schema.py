@@ -80,7 +80,10 @@ def source_table(database: sqlite3.Connection, changelog: str, name: str) -> Sou
     rows = database.execute(_COLUMNS, (exact,)).fetchall()
     key = [(column, kind, not_null) for column, kind, not_null, place in sorted(rows, key=lambda each: each[3]) if place]
     if not key:
-        raise SourceError(f"changelog {changelog}: table {exact} has no primary key, by which rows are known in the log; give it one")
+        raise SourceError(
+            f"changelog {changelog}: table {exact} has no primary key, by which rows are known in the log; give it one, or name the tables"
+            " that are published"
+        )
     indexes = database.execute('SELECT name, origin FROM pragma_index_list(?) WHERE "unique" = 1 ORDER BY name', (exact,)).fetchall()
     key_index = next((index for index, origin in indexes if origin == "pk"), None)
     collations = {} if key_index is None else dict(_indexed(database, key_index))
