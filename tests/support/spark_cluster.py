@@ -90,6 +90,7 @@ class SparkCluster:
             "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
             "spark.sql.shuffle.partitions": "2",
             "spark.ui.enabled": "false",
+            "spark.log.level": "ERROR",  # its output is read at the end: more would fill the pipe, and then the driver waits
         }
         options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         command = [str(_SUBMIT), "--master", self.url, *options, *words]
