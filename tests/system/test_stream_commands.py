@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,10 @@ if __name__ == "__main__":
 
 def moldau(*words: str) -> Result:
     return CliRunner().invoke(application, ["stream", *words])
+
+
+def environment(broker: Broker) -> dict[str, str]:
+    return {**os.environ, **short_lived(), "MOLDAU_BOOTSTRAP": broker.bootstrap_servers, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def test_mistakes_are_one_line(broker: Broker, tmp_path: Path) -> None:
@@ -59,9 +65,8 @@ def test_a_file_runs_once_as_a_program(broker: Broker, tmp_path: Path) -> None:
     path = tmp_path / "passing.py"
     path.write_text(FILE.format(directory=str(tmp_path / "job")))
     (tmp_path / "beside.py").write_text("def half(number):\n    return number // 2\n")
-    environment = {**os.environ, **short_lived(), "MOLDAU_BOOTSTRAP": broker.bootstrap_servers, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "moldau", "stream", "run", str(path), "--once"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, env=environment(broker), capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "job passing: done\n", "")
     assert sorted(row["number"] for row in in_topic(broker.bootstrap_servers, "passing-out")) == [0, 1, 2, 3, 4]
     shown = moldau("status", "passing", "--json", "--bootstrap", broker.bootstrap_servers)
@@ -71,3 +76,27 @@ def test_a_file_runs_once_as_a_program(broker: Broker, tmp_path: Path) -> None:
     table = moldau("status", "--bootstrap", broker.bootstrap_servers)
     assert table.exit_code == 0
     assert "passing  stopped" in table.output
+
+
+@pytest.mark.spark
+def test_ctrl_c_stops_a_job_at_the_end_of_its_batch(broker: Broker, tmp_path: Path) -> None:
+    """Spark, which the file starts, does not take it away: it would interrupt the batch, and the exit code would be 130."""
+    for name in ("waiting-in", "waiting-out"):
+        broker.create_topic(name, 2)
+    send(broker.bootstrap_servers, "waiting-in", events(0, 10))
+    path = tmp_path / "waiting.py"
+    path.write_text(FILE.replace("passing", "waiting").format(directory=str(tmp_path / "job")))
+    (tmp_path / "beside.py").write_text("def half(number):\n    return number // 2\n")
+    command = [sys.executable, "-m", "moldau", "stream", "run", str(path)]
+    with subprocess.Popen(command, env=environment(broker), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            deadline = time.monotonic() + 300
+            while len(in_topic(broker.bootstrap_servers, "waiting-out")) < 5:
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, output, errors) == (0, "job waiting: stopped\n", "")

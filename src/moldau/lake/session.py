@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import socket
 import sys
 import sysconfig
@@ -26,14 +27,17 @@ from moldau.model.host_port import Address, parse_host_port
 
 
 class _CutConnections(logging.Filter):
-    """Drops what py4j logs, to the root logger, about a cut connection to processes that are being ended."""
+    """Drops what py4j logs, to the root logger, about a cut connection to processes that are being ended, and about Ctrl-C, which it
+    raises.
+    """
 
     def __init__(self, processes: SparkProcesses) -> None:
         super().__init__()
         self._processes = processes
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not (self._processes.ending and record.module == "java_gateway")
+        interrupted = record.exc_info is not None and isinstance(record.exc_info[1], KeyboardInterrupt)
+        return record.module != "java_gateway" or not (interrupted or self._processes.ending)
 
 
 def silence_py4j(processes: SparkProcesses) -> None:
@@ -236,10 +240,21 @@ def _starting(directory: str, given: SparkProcesses | None) -> Iterator[SparkPro
     silence_py4j(processes)
     spark_log = os.path.join(directory, "spark.log")
     try:
-        with _errors_to(spark_log), processes.starting(), _modules_found():
+        with _errors_to(spark_log), processes.starting(), _modules_found(), _own_interrupt():
             yield processes
     except (PySparkException, Py4JError) as error:
         raise SessionError(f"Spark did not start: {_first_error(spark_log) or error}; more in {spark_log}") from error
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Ctrl-C stays with this program: a Spark that is started on the main thread takes it, and raises KeyboardInterrupt amid a batch."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

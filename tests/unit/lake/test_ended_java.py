@@ -19,8 +19,9 @@ def processes() -> Iterator[SparkProcesses]:
     found.end()
 
 
-def by_py4j(text: str) -> logging.LogRecord:
-    return logging.LogRecord("root", logging.ERROR, "/lib/py4j/java_gateway.py", 1059, text, (), None)
+def by_py4j(text: str, error: BaseException | None = None) -> logging.LogRecord:
+    raised = None if error is None else (type(error), error, None)
+    return logging.LogRecord("root", logging.ERROR, "/lib/py4j/java_gateway.py", 1059, text, (), raised)
 
 
 def test_py4j_is_silent_once_we_end_java_and_others_are_not(processes: SparkProcesses) -> None:
@@ -28,6 +29,7 @@ def test_py4j_is_silent_once_we_end_java_and_others_are_not(processes: SparkProc
     silence_py4j(processes)
     try:
         assert root.filter(by_py4j("Exception while sending command."))
+        assert not root.filter(by_py4j("KeyboardInterrupt while sending command.", KeyboardInterrupt()))
         processes.end_soon()
         assert not root.filter(by_py4j("Exception while sending command."))
         assert root.filter(logging.LogRecord("root", logging.ERROR, "/lib/other.py", 1, "of others", (), None))
