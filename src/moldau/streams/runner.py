@@ -243,7 +243,7 @@ class JobRun:
             write_shape(self._directory, check_fit(self._directory, shape))
             self._make_through()
             self._work(once=once)
-        except Py4JError as caught:
+        except (Py4JError, ConnectionError) as caught:  # the second one where py4j makes another connection
             error = BatchError(f"job {self._job}: Spark has ended: {str(caught).splitlines()[0]}")
             raise error from caught
         except Exception as caught:
@@ -457,7 +457,7 @@ class JobRun:
                 failure = self._described(each, each.sink.failure)
             try:
                 each.started.stop()
-            except (Py4JError, PySparkException) as second:  # Java has ended
+            except (Py4JError, PySparkException, ConnectionError) as second:  # Java has ended
                 log.warning("query %s: was not stopped: %s", each.name, second)
         return failure
 
@@ -466,7 +466,7 @@ class JobRun:
             self._settled = False  # a query that fails has nothing to do either
         try:
             self._write(JobState.STOPPED if error is None else JobState.FAILED, None if error is None else str(error))
-        except (MoldauError, Py4JError) as second:
+        except (MoldauError, Py4JError, ConnectionError) as second:
             log.warning("job %s: its end was not reported: %s", self._job, second)
 
     def _described(self, running: StartedQuery, failure: Exception) -> Exception:

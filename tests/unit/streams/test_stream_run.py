@@ -118,6 +118,19 @@ def test_a_query_that_fails_while_it_is_looked_at(claim: PretendedClaim, job: Jo
     assert claim.states == [JobState.FAILED]
 
 
+def test_a_java_that_has_ended_is_one_line(claim: PretendedClaim, job: Job) -> None:
+    """As where a signal is for the whole group of processes. py4j makes another connection then, which is refused."""
+    claim.before = None
+    gone = ConnectionRefusedError(111, "Connection refused")
+    frame, start = frame_of(active=[True])
+    started = start.return_value
+    type(started).isActive = PropertyMock(side_effect=gone)
+    type(started).recentProgress = PropertyMock(side_effect=gone)
+    started.stop.side_effect = gone
+    with pytest.raises(BatchError, match=r"job flights: Spark has ended: \[Errno 111\] Connection refused"):
+        job(frame).run(once=False, fresh=False)
+
+
 def test_a_batch_that_fails_while_the_job_stops(claim: PretendedClaim, job: Job) -> None:
     """The order to stop comes while it is written; it ends with its failure. The batch of a job that was stopped in order is none."""
     claim.before = None
