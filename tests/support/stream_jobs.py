@@ -38,7 +38,7 @@ def events(first: int, last: int) -> list[Event]:
 
 def send(bootstrap: str, topic: str, values: Iterable[Event | bytes], partitions: int = 2) -> None:
     """One partition after the other."""
-    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 3})
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 3, "queue.buffering.max.messages": 1_000_000})
     for number, value in enumerate(values):
         producer.produce(topic, value if isinstance(value, bytes) else json.dumps(value), partition=number % partitions)
     assert producer.flush(60) == 0
