@@ -149,7 +149,7 @@ def moldau(*words: str) -> Result:
 def test_mistakes_are_found_with_their_lines(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a file, of a job, and between jobs; nothing is made. Of a single file those of its job."""
     spark_session()
-    topology = wrong_topology(broker, tmp_path)
+    topology = wrong_topology(broker, tmp_path, "checked")
     at = broker.bootstrap_servers
     assert [str(each) for each in load_topology(read_stream_topology(topology)).findings] == [
         f"{topology}:3: error: job one: there is no topic checked-no at {at}: moldau topic create checked-no makes it",
@@ -168,14 +168,14 @@ def test_mistakes_are_found_with_their_lines(broker: Broker, tmp_path: Path, mon
     assert (checked.exit_code, checked.output) == (0, f"{tmp_path / 'one.py'}: job one: nothing found\n")
 
 
-def wrong_topology(broker: Broker, directory: Path) -> Path:
-    """An output that does not exist, an input that does not exist, a file that fails."""
-    broker.create_topic("checked-in", 1)
+def wrong_topology(broker: Broker, directory: Path, topics: str) -> Path:
+    """An output that does not exist, an input that does not exist, a file that fails; of topics that begin with `topics`."""
+    broker.create_topic(f"{topics}-in", 1)
     job = (
         "from moldau.streams import StreamJob\njob = StreamJob({name!r}, directory={directory!r})\n"
         'job.to_topic(job.topic({source!r}).select("value"), {sink!r}, value="value")\n'
     )
-    for name, source, sink in (("one", "checked-in", "checked-no"), ("two", "checked-none", "checked-in")):
+    for name, source, sink in (("one", f"{topics}-in", f"{topics}-no"), ("two", f"{topics}-none", f"{topics}-in")):
         (directory / f"{name}.py").write_text(job.format(name=name, directory=str(directory / name), source=source, sink=sink))
     (directory / "three.py").write_text("x = 1\n1 / 0\n")
     file = directory / "wrong.toml"
@@ -213,7 +213,7 @@ def test_a_topology_on_spark(broker: Broker, tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_mistakes_are_found_before_anything_runs(broker: Broker, tmp_path: Path) -> None:
     """`run` prints them, and starts nothing."""
-    file = wrong_topology(broker, tmp_path)
+    file = wrong_topology(broker, tmp_path, "unstarted")
     environment = {**os.environ, **short_lived(), "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     command = [sys.executable, "-m", "moldau", "stream", "run", str(file)]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=_END_S, check=False)
