@@ -1,6 +1,7 @@
 """What a job makes of event time is what a plain model makes of it (`support.event_time_model`): late rows, rows in no order, wrong clocks,
 partitions that are new or idle, schemas that change."""
 
+import itertools
 import json
 import threading
 import time
@@ -31,7 +32,6 @@ from support.stream_jobs import BEGIN, SCHEMA, event, in_table, in_topic, send
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.torture]
 
-SEEDS = range(sized(1, 20))
 END: Row = (50_000, "end")
 """Moves the watermark past all other rows."""
 
@@ -91,7 +91,20 @@ def late_in(rows: list[dict[str, Any]]) -> list[tuple[int, str, int]]:
     return sorted((minute_of(each["event_time"]), each["airport"], each["_late_ms"] // 60_000) for each in rows)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+def sliding_model(seed: int) -> EventTimeModel:
+    """Of the rows of a seed, in batches of ten: windows of an hour, a new one each 20 minutes."""
+    model = EventTimeModel(Sliding(60, 20), 20)
+    model.run(in_batches([*mixed_rows(seed, 60), END], 10))
+    return model
+
+
+def has_both(seed: int) -> bool:
+    """Whether there are late rows that a window still takes, and others."""
+    model = sliding_model(seed)
+    return len(model.late) > len(model.dropped) > 0
+
+
+@pytest.mark.parametrize("seed", list(itertools.islice((seed for seed in itertools.count() if has_both(seed)), sized(1, 20))))
 def test_rows_in_no_order(places: Places, seed: int, status: Status) -> None:
     """Batches of ten rows each, some of them hours late: windows, late rows, and rows that no window takes are those of the model; the
     status has their number and the greatest lateness."""
@@ -110,11 +123,8 @@ def test_rows_in_no_order(places: Places, seed: int, status: Status) -> None:
     job.late_to_table(sessions, places.table("late-for-sessions"), choose=lambda late: late.filter("_late_ms >= 15 * 60000"))
     job.run(once=True)
 
-    sliding, in_sessions = (EventTimeModel(kind, 20) for kind in (Sliding(60, 20), Sessions(15)))
-    for model in (sliding, in_sessions):
-        model.run(in_batches([*rows, END], 10))
-    assert len(sliding.dropped) > 0
-    assert len(sliding.late) > len(sliding.dropped)
+    sliding, in_sessions = sliding_model(seed), EventTimeModel(Sessions(15), 20)
+    in_sessions.run(in_batches([*rows, END], 10))
     assert closed_in(in_table(places.table("sliding"))) == sorted(sliding.closed)
     assert late_in(in_table(places.table("late"))) == sorted(sliding.late)
     assert sorted(each[:2] for each in late_in(in_table(places.table("dropped")))) == sorted(sliding.dropped)
