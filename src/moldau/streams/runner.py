@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
 BATCH_END_S = 60.0
+FIRST_BATCH_S = 20.0
 
 
 class JobRun:
@@ -276,6 +277,8 @@ class JobRun:
             for stage in stages(self._queries) if once else [self._queries]:
                 for query in stage:
                     self._start(query, once=once)
+                    if query is not stage[-1]:
+                        self._wait_for_first_batch(self._running[-1])
                 self._watch(once=once)
                 if self._stopped.is_set():
                     break
@@ -391,6 +394,15 @@ class JobRun:
             this_thread.setLocalProperty(SUFFIX_PROPERTY, None)  # what else it starts has no generation
         report = self._reports[query.name]
         self._running.append(StartedQuery(query.name, sink, started, report, checkpoint, planned, by_clock=by_clock))
+
+    def _wait_for_first_batch(self, running: StartedQuery) -> None:
+        """Two queries whose first batches Spark plans at the same time may spoil what it keeps of both; not longer than FIRST_BATCH_S."""
+        until, due = time.monotonic() + FIRST_BATCH_S, time.monotonic() + REPORT_S
+        while not running.has_begun() and time.monotonic() < until and not self._stopped.wait(_LOOK_S):
+            if time.monotonic() >= due:
+                due = time.monotonic() + REPORT_S
+                with contextlib.suppress(WorldError):
+                    self._write()
 
     def _confirm(self) -> None:
         self._claim.confirm()

@@ -42,6 +42,10 @@ class StartedQuery:
         self._last = -1 if report.batch is None else report.batch
         self._is_stopped = False
 
+    def has_begun(self) -> bool:
+        """Whether it has written a batch, or has none to write, or has ended."""
+        return self.sink.written is not None or not self.started.isActive or self.started.status["message"].startswith("Waiting")
+
     def update(self) -> None:
         """Take what Spark has reported since the last time."""
         for progress in self.started.recentProgress:
