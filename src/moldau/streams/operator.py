@@ -12,7 +12,7 @@ from moldau.streams.errors import StreamError
 from moldau.streams.generations import beside_name
 from moldau.streams.reports import JobOrder, JobReport, JobState, OrderKind, QueryReport, encode_order, order_key
 from moldau.streams.savepoints import write_savepoint
-from moldau.streams.state_topic import StateBoard, StateTopic
+from moldau.streams.state_topic import StateTopic
 from moldau.tracking.clock import now_ms
 
 SILENT = "silent"
@@ -37,7 +37,7 @@ class StreamOperator:
 
     def jobs(self) -> list[str]:
         """All that have ever run here."""
-        return self._board().jobs
+        return self._topic.read_if_there().jobs
 
     def status(self, job: str) -> dict[str, Any]:
         """How a job stands, as a document. StreamError if it has never run here."""
@@ -65,7 +65,7 @@ class StreamOperator:
 
     def switch(self, job: str, wait_s: float) -> int:
         """Order the process that reprocesses a job to switch to what it makes, and wait until it has; the generation. StreamError."""
-        known = self._board().generations_of(job)
+        known = self._topic.read_if_there().generations_of(job)
         beside = known.reprocessing
         if beside is None or known.is_switch_open:
             raise StreamError(f"job {job} is not being reprocessed: moldau stream reprocess begins to")
@@ -77,8 +77,8 @@ class StreamOperator:
             )
         self._topic.write({order_key(name): encode_order(JobOrder(report.instance, now_ms(), OrderKind.SWITCH))})
         deadline = self._monotonic() + wait_s
-        while self._board().generations_of(job).current != beside.number:
-            now = self._board().process_of(name)
+        while self._topic.read_if_there().generations_of(job).current != beside.number:
+            now = self._topic.read_if_there().process_of(name)
             if now is not None and now.state is JobState.FAILED:
                 raise StreamError(f"job {name} has failed: {now.error}")
             if self._monotonic() >= deadline:
@@ -121,11 +121,8 @@ class StreamOperator:
         """Close the connections."""
         self._topic.close()
 
-    def _board(self) -> StateBoard:
-        return self._topic.read() if self._topic.exists() else StateBoard()
-
     def _found(self, job: str) -> JobReport:
-        report = self._board().process_of(job)
+        report = self._topic.read_if_there().process_of(job)
         if report is None:
             raise StreamError(f"no process has run a job {job} at {self._bootstrap}")
         return report

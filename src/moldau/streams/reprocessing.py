@@ -35,7 +35,7 @@ from moldau.streams.points import reached
 from moldau.streams.reports import JobOrder, JobReport, JobState, OrderKind, encode_order, generations_key, order_key
 from moldau.streams.runner import JobRun
 from moldau.streams.settling import Rest, has_reached, merged_positions, nearest_positions, new_round
-from moldau.streams.state_topic import StateBoard, StateTopic
+from moldau.streams.state_topic import StateTopic
 from moldau.tracking.clock import now_ms
 
 log = logging.getLogger(__name__)
@@ -339,7 +339,7 @@ def reprocess(
     """Make a generation of the job, or continue to, and switch to it. StreamError and others, as a run."""
     topic = StateTopic(brokers)
     try:
-        board = topic.read() if topic.exists() else StateBoard()
+        board = topic.read_if_there()
     finally:
         topic.close()
     known, old = board.generations_of(job), board.process_of(job)

@@ -32,7 +32,7 @@ from moldau.streams.settling import Rest, Settling, furthest_of, is_at, nearest_
 from moldau.streams.shape import JobShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.started import StartedQuery, trigger_of
 from moldau.streams.starts import noted_starts
-from moldau.streams.state_topic import StateBoard, StateTopic
+from moldau.streams.state_topic import StateTopic
 from moldau.streams.succession import check_succession, succeeded
 from moldau.streams.through import ThroughOutput
 from moldau.streams.tier import JobTier, TierPlan, with_rows_counted
@@ -187,11 +187,8 @@ class JobRun:
     def _through(self) -> list[ThroughOutput]:
         return [output for query in self._queries for output in query.outputs if isinstance(output, ThroughOutput)]
 
-    def _board(self) -> StateBoard:
-        return self._topic.read() if self._topic.exists() else StateBoard()
-
     def _enter_current(self) -> None:
-        board = self._board()
+        board = self._topic.read_if_there()
         for topic in self.topics:
             for job, now in board.successors_of(topic):
                 what = f"reads topic {topic}, in which an output of job {job} has ended: what follows is in {now}"
@@ -265,7 +262,7 @@ class JobRun:
 
     def _finish_switch(self) -> None:
         """The process of a generation that has become current runs as the job's: nothing is left to do of the switch."""
-        known = self._board().generations_of(self._job)
+        known = self._topic.read_if_there().generations_of(self._job)
         if known.current != self.generation:
             raise StreamError(f"job {self._job} has just switched to generation {known.current}: start it again")
         if known.is_switch_open:

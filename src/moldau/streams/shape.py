@@ -7,13 +7,13 @@ change.
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any
 
+from moldau.adapters.whole_file import write_synced
 from moldau.streams.errors import CheckpointError
 
 FILE = "job.json"
@@ -144,13 +144,7 @@ def write_shape(directory: str, shape: JobShape) -> None:
     """Whole, or as before. CheckpointError."""
     path = os.path.join(directory, FILE)
     try:
-        os.makedirs(directory, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(dir=directory, prefix=f".{FILE}.")
-        with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(shape.to_json(), file, indent=1, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        write_synced(path, json.dumps(shape.to_json(), indent=1, sort_keys=True))
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from error
 

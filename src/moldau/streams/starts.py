@@ -12,10 +12,10 @@ before its first batch. A query that the job gets later begins later.
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from moldau.adapters.whole_file import write_synced
 from moldau.client.partition_requests import READ_COMMITTED
 from moldau.lake.reading.cluster_log import ClusterLog
 from moldau.lake.reading.offsets import DataLossError, OptionError
@@ -81,7 +81,7 @@ def noted_starts(directory: str, checkpoints: Mapping[str, Checkpoint], now: Cal
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
         elif new:
-            _write(path, note)
+            write_synced(path, json.dumps(asdict(note), sort_keys=True))
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be written: {error}") from error
     return note.starts
@@ -93,14 +93,3 @@ def _read(path: str) -> _Note:
             return _Note(**json.load(file))
     except FileNotFoundError:
         return _Note()
-
-
-def _write(path: str, note: _Note) -> None:
-    directory = os.path.dirname(path)
-    os.makedirs(directory, exist_ok=True)
-    descriptor, partial = tempfile.mkstemp(dir=directory, prefix=f".{FILE}.")
-    with open(descriptor, "w", encoding="utf-8") as file:
-        json.dump(asdict(note), file, sort_keys=True)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)

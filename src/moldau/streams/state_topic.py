@@ -106,6 +106,10 @@ class StateTopic:
         """Whether any job has run in this cluster."""
         return not self.cluster.metadata([STATE.topic]).topics[STATE.topic].error
 
+    def read_if_there(self) -> StateBoard:
+        """What jobs have written, as `read`; an empty board where none has run."""
+        return self.read() if self.exists() else StateBoard()
+
     def ensure(self) -> None:
         """Make it if it is missing, with as many replicas as the brokers make by default."""
         if self.exists():

@@ -48,7 +48,7 @@ def load_topology(topology: StreamTopology) -> LoadedTopology:
 def _board(bootstrap: str) -> StateBoard:
     topic = StateTopic(bootstrap)
     try:
-        return topic.read() if topic.exists() else StateBoard()
+        return topic.read_if_there()
     finally:
         topic.close()
 

@@ -25,7 +25,7 @@ OLD = JobReport(
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> Mock:
     made = Mock()
-    board = made.read.return_value
+    board = made.read_if_there.return_value = made.read.return_value
     board.generations_of.return_value, board.process_of.return_value = JobGenerations(last=2), OLD
     monkeypatch.setattr(reprocessing, "StateTopic", Mock(return_value=made))
     return made

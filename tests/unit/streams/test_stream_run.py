@@ -19,6 +19,7 @@ from moldau.streams.queries import JobQuery
 from moldau.streams.reports import JobOrder, JobReport, JobState, OrderKind, QueryReport
 from moldau.streams.runner import JobRun
 from moldau.streams.shape import JobShape, Operator, QueryShape, read_shape, write_shape
+from moldau.streams.state_topic import StateBoard
 
 BEFORE = JobReport("flights", "a1", "host", 17, "", 1, 1000, 5000, JobState.STOPPED, "/elsewhere", None, (QueryReport("counts", "r1", 7),))
 
@@ -47,7 +48,7 @@ class PretendedClaim:
 @pytest.fixture
 def claim(monkeypatch: pytest.MonkeyPatch) -> PretendedClaim:
     made = PretendedClaim()
-    monkeypatch.setattr(runner, "StateTopic", Mock(return_value=Mock(exists=lambda: False)))
+    monkeypatch.setattr(runner, "StateTopic", Mock(return_value=Mock(read_if_there=StateBoard)))
     monkeypatch.setattr(runner, "JobClaim", lambda *_: made)
     monkeypatch.setattr(queries, "inputs_of", lambda _: ("topics moldau, subscribe flights",))
     monkeypatch.setattr(queries, "operators_of", lambda _: ())

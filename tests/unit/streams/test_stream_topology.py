@@ -125,7 +125,7 @@ def test_mistakes_between_jobs(jobs: list[JobEnds], found: list[tuple[Check, int
 def board(monkeypatch: pytest.MonkeyPatch) -> StateBoard:
     """What `_stream_state` has, of a pretended cluster."""
     made = StateBoard()
-    monkeypatch.setattr(topology_loading, "StateTopic", Mock(return_value=Mock(read=lambda: made)))
+    monkeypatch.setattr(topology_loading, "StateTopic", Mock(return_value=Mock(read_if_there=lambda: made)))
     monkeypatch.setattr(topology_loading, "ClusterLog", MagicMock())
     return made
 
