@@ -9,6 +9,8 @@ A file is imported only if `-m` may select something in it, by the marks that it
 With ``--dist loadfile`` one process of pytest-xdist runs all tests that start Spark, and begins with them: they take longest, and share a
 Spark.
 
+Each Spark that a test starts, itself or in a program, has an environment in which it starts soon.
+
 And Ctrl-C means what it means at a terminal: a shell starts what it runs in the background with that signal ignored, and every process
 that a test starts would inherit it.
 
@@ -21,6 +23,7 @@ of tests leaves: the garbage collector does not examine them, neither during col
 
 import gc
 import logging
+import os
 import re
 import signal
 import threading
@@ -35,6 +38,7 @@ import pytest
 from _pytest.mark.expression import Expression
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+from support.quick_spark import spark_variables
 from support.sizes import TORTURE, sized
 
 settings.register_profile(
@@ -48,6 +52,7 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
+os.environ.update(spark_variables())
 
 if TYPE_CHECKING:
     from support.s3 import S3Server

@@ -21,7 +21,6 @@ from moldau.streams.points import DIE_AT
 from support import killed_jobs
 from support.killed_jobs import JOBS, Result, Topics, last_events, table_of, without_last
 from support.server import ServerProcess
-from support.spark import short_lived
 from support.stream_jobs import Event, in_table, in_topic, send
 
 _LIMIT_S = 900.0
@@ -150,7 +149,7 @@ class JobUnderFire:
             send(self._server.bootstrap, topic, each)
 
     def _start(self, variables: dict[str, str], *arguments: str) -> "subprocess.Popen[bytes]":
-        environment = {**os.environ, **short_lived(), "PYTHONPATH": os.pathsep.join(sys.path), **variables}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
         names = self.topics.source, self.topics.other, self.topics.sink
         command = [sys.executable, killed_jobs.__file__, self.name, self._server.bootstrap, str(self._directory), *names, *arguments]
         with self._errors.open("ab") as errors:

@@ -37,8 +37,6 @@ _FILES = {
     )
 }
 """Spark's usual one starts a process for each file of a checkpoint."""
-_JAVA_OPTIONS = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1", "spark.python.authenticate.socketTimeout": "180s"}
-"""The best compiler costs more than it brings in some minutes."""
 
 
 @cache
@@ -47,19 +45,10 @@ def spark_session() -> Any:
     directory = tempfile.mkdtemp(prefix="moldau-spark-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     jars = connector_jars()
-    settings = {**_JAVA_OPTIONS, **_FILES}
+    settings = dict(_FILES)
     if jars:
         settings["spark.jars"] = ",".join(map(str, sorted(jars.glob("*.jar"))))
     return start_spark("tests", directory, settings=settings)
-
-
-@cache
-def short_lived() -> dict[str, str]:
-    """For the environment of a program that starts Spark itself and ends soon: where Spark finds the options of such a Java."""
-    directory = tempfile.mkdtemp(prefix="moldau-spark-conf-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    Path(directory, "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in _JAVA_OPTIONS.items()))
-    return {"SPARK_CONF_DIR": directory}
 
 
 @cache

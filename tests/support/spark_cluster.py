@@ -17,6 +17,7 @@ import pyspark
 from moldau.adapters.zookeeper_server import free_ports
 from moldau.lake.spark_processes import processes_with
 from support.local_cluster import wait_for
+from support.quick_spark import daemon_options
 
 _CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
@@ -87,7 +88,6 @@ class SparkCluster:
             "spark.driver.memory": "512m",
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
-            "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
             "spark.sql.shuffle.partitions": "2",
             "spark.ui.enabled": "false",
             "spark.log.level": "ERROR",  # its output is read at the end: more would fill the pipe, and then the driver waits
@@ -108,7 +108,6 @@ class SparkCluster:
             "SPARK_LOCAL_IP": _HOST,
             "SPARK_DAEMON_MEMORY": "128m",
             "SPARK_DAEMON_JAVA_OPTS": f"{_JAVA_OPTIONS} -Dspark.worker.timeout=10",
-            "SPARK_LAUNCHER_OPTS": _JAVA_OPTIONS,
         }
 
     def _start(self, name: str, kind: str, words: Sequence[str]) -> None:
@@ -117,7 +116,7 @@ class SparkCluster:
         with (self._directory / f"{name}.log").open("ab") as log:
             self._daemons[name] = subprocess.Popen(
                 [str(_CLASS), f"org.apache.spark.deploy.{kind}", "--host", _HOST, *words],
-                env={**self.environment, token: value},
+                env={**self.environment, "JDK_JAVA_OPTIONS": " ".join(daemon_options()), token: value},
                 stdout=log,
                 stderr=log,
             )

@@ -12,7 +12,6 @@ import pytest
 
 from moldau.testing.broker import Broker
 from support.pages import ROOT
-from support.spark import short_lived
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -24,7 +23,7 @@ Record = dict[str, Any]
 def run(broker: Broker, name: str, directory: Path) -> list[str]:
     """The lines that an example prints."""
     command = [sys.executable, str(EXAMPLES / name), "--bootstrap", broker.bootstrap_servers, "--directory", str(directory)]
-    environment = {**os.environ, **short_lived(), "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -22,7 +22,7 @@ from moldau.lake.tables.opening import open_table
 from moldau.lake.tables.rewriting import compact_table
 from moldau.testing.broker import Broker
 from support.load_world import Killed, LoadWorld, State
-from support.spark import short_lived, spark_session
+from support.spark import spark_session
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -100,7 +100,7 @@ def test_a_task_that_dies_is_run_again_and_its_files_are_nobodys(broker: Broker,
         "100%",
     ]
     orders = {DIE_AT: "task: done", DIE_ONCE: str(tmp_path / "it is done")}
-    done = subprocess.run(command, env={**os.environ, **short_lived(), **orders}, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env={**os.environ, **orders}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "it is done").exists()
     assert world.state() == world.complete()

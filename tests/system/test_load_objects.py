@@ -24,7 +24,7 @@ from moldau.testing.broker import Broker
 from support.load_world import Killed, LoadWorld
 from support.s3 import S3Server, objects
 from support.sizes import TORTURE
-from support.spark import short_lived, spark_session
+from support.spark import spark_session
 from support.stream_jobs import SCHEMA, events, send
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
@@ -116,7 +116,7 @@ def test_a_command_loads_and_spark_reads(broker: Broker, s3: S3Server) -> None:
     assert "hidden" not in unknown.stderr
     secret = s3.variables["AWS_SECRET_ACCESS_KEY"]
     command = [sys.executable, "-m", "moldau.cli.main", "load", *where, *what, "--storage-option", f"secret_access_key={secret}"]
-    done = subprocess.run(command, env={**os.environ, **short_lived(), **wrong}, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env={**os.environ, **wrong}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert secret not in done.stdout + done.stderr
     assert world.state() == world.complete()

@@ -23,7 +23,7 @@ from moldau.registry.client import RegistryClient
 from moldau.testing.broker import Broker
 from support.console import Console
 from support.load_world import NOON_MS, LoadWorld
-from support.spark import short_lived, spark_session
+from support.spark import spark_session
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -122,7 +122,6 @@ columns = {{ member = "long" }}
 partition = "day"
 """)
     console = Console(limit_s=LIMIT_S)
-    console.environment |= short_lived()
     done = console.ok("load", str(file), "--compact", "--memory", "512m", "--max-dead-letters", "100%")
     lines = {line.partition(":")[0]: line for line in done.lines if "row" in line}
     assert "27 rows, 3 dead letters, " in lines[world.topic]

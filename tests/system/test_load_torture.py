@@ -22,7 +22,6 @@ from moldau.lake.tables.opening import open_table
 from moldau.testing.broker import Broker
 from support.load_world import LoadWorld
 from support.sizes import sized
-from support.spark import short_lived
 
 pytestmark = [pytest.mark.system, pytest.mark.torture, pytest.mark.spark]
 
@@ -47,7 +46,7 @@ class Loading:
     def start(self) -> None:
         """Start it, in a session of its own."""
         with self._log.open("ab") as log:
-            environment = {**os.environ, **short_lived()}
+            environment = dict(os.environ)
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=environment, start_new_session=True)
 
     def wait_beyond(self, path: str, version: int) -> None:

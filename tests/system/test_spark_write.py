@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from moldau.lake.writing.points import DIE_AT, DIE_ONCE
 from moldau.testing.broker import Broker
-from support.spark import connector_jars, short_lived, spark_session
+from support.spark import connector_jars, spark_session
 from support.spark_write import seen
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
@@ -180,7 +180,7 @@ def test_killed_in_the_middle_of_its_commits(spark: Any, broker: Broker, topic: 
     deaths.mkdir()
     values = publish(broker, source, 15)
     arguments = [broker.bootstrap_servers, source, topic, str(tmp_path)]
-    environment = {**os.environ, **short_lived(), DIE_AT: "task sent,one committed", DIE_ONCE: str(deaths)}
+    environment = {**os.environ, DIE_AT: "task sent,one committed", DIE_ONCE: str(deaths)}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).resolve().parents[1])])
     command = [sys.executable, "-c", _PROGRAM, *arguments]
     done = subprocess.run(command, env=environment, start_new_session=True, capture_output=True, text=True, check=False)

@@ -13,7 +13,6 @@ from click.testing import CliRunner, Result
 
 from moldau.cli.application import application
 from moldau.testing.broker import Broker
-from support.spark import short_lived
 from support.stream_jobs import events, in_topic, send
 
 pytestmark = pytest.mark.system
@@ -35,7 +34,7 @@ def moldau(*words: str) -> Result:
 
 
 def environment(broker: Broker) -> dict[str, str]:
-    return {**os.environ, **short_lived(), "MOLDAU_BOOTSTRAP": broker.bootstrap_servers, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return {**os.environ, "MOLDAU_BOOTSTRAP": broker.bootstrap_servers, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def test_mistakes_are_one_line(broker: Broker, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from moldau.streams.points import DIE_AT, DIE_ONCE, POINTS
 from moldau.testing.broker import Broker
 from support import stream_jobs
 from support.sizes import TORTURE
-from support.spark import short_lived
 from support.stream_jobs import Counts, counted, events, in_table, in_topic, send, updates_of
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.torture]
@@ -24,7 +23,7 @@ _WITHIN_A_BATCH = POINTS[2:5]
 
 def run(broker: Broker, directory: Path, source: str, sink: str, point: str | None, once: Path) -> int:
     """The exit code of a run of the job, which dies at the point."""
-    environment = {**os.environ, **short_lived(), "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     if point is not None:
         environment |= {DIE_AT: point, DIE_ONCE: str(once)}
     command = [sys.executable, stream_jobs.__file__, broker.bootstrap_servers, str(directory), source, sink, "--once"]

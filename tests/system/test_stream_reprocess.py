@@ -24,7 +24,7 @@ from moldau.streams.operator import StreamOperator
 from moldau.streams.points import DIE_AT, SWITCH_POINTS
 from moldau.testing.broker import Broker
 from support.sizes import TORTURE
-from support.spark import short_lived, spark_session
+from support.spark import spark_session
 from support.stream_jobs import AIRPORTS, BEGIN, SCHEMA, Counts, Event, counts_of, in_table, in_topic, send
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.torture]
@@ -289,7 +289,7 @@ def test_killed_in_the_middle_it_continues(
 def reprocess(file: Path, point: str) -> tuple[int, str]:
     """The exit code of the command that dies at a point, and what it printed."""
     paths = [*sys.path, str(Path(__file__).parent)]
-    environment = {**os.environ, **short_lived(), "PYTHONPATH": os.pathsep.join(paths), DIE_AT: point}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), DIE_AT: point}
     command = [sys.executable, "-m", "moldau", "stream", "reprocess", str(file), "--once"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=END_S, check=False)
     return done.returncode, done.stdout + done.stderr

@@ -20,7 +20,7 @@ from moldau.streams.topology_run import TopologyRun
 from moldau.testing.broker import Broker
 from support.local_cluster import wait_for
 from support.sizes import TORTURE
-from support.spark import short_lived, spark_session
+from support.spark import spark_session
 from support.stream_jobs import events, in_topic, send
 from support.stream_topologies import BUSY, HOURS, SOURCE, busy_hours, write_topology
 
@@ -193,7 +193,7 @@ def test_a_topology_on_spark(broker: Broker, tmp_path: Path) -> None:
     sent = events(0, 130)
     send(broker.bootstrap_servers, SOURCE, sent)
     file = write_topology(tmp_path, broker.bootstrap_servers)
-    environment = {**os.environ, **short_lived(), "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     command = [sys.executable, "-m", "moldau", "stream", "run", str(file), "--once"]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=_END_S, check=False)
     assert (done.returncode, done.stdout) == (0, "topology flights: done\n"), done.stderr
@@ -214,7 +214,7 @@ def test_a_topology_on_spark(broker: Broker, tmp_path: Path) -> None:
 def test_mistakes_are_found_before_anything_runs(broker: Broker, tmp_path: Path) -> None:
     """`run` prints them, and starts nothing."""
     file = wrong_topology(broker, tmp_path, "unstarted")
-    environment = {**os.environ, **short_lived(), "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     command = [sys.executable, "-m", "moldau", "stream", "run", str(file)]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=_END_S, check=False)
     assert done.returncode == 1
