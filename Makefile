@@ -1,6 +1,6 @@
 # Moldau: the commands of the house. `make demo` and `make test` set up whatever they need.
 .DELETE_ON_ERROR:
-.PHONY: demo test check check-types check-style quick-spark quick torture properties simulate simulate-mirrors simulate-mutants faults mirror-faults bench dist setup clean
+.PHONY: demo test check check-types check-style quick-java quick torture properties simulate simulate-mirrors simulate-mutants faults mirror-faults bench dist setup clean
 
 PYTHON ?= $(shell tools/find-python)
 VENV := .venv
@@ -20,7 +20,7 @@ demo: $(READY)  ## the main job: real events through three data centres, an aggr
 	$(BIN)/moldau demo
 
 test: $(READY)  ## everything: static checks, then all tests (long runs at a tenth of their size)
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-types check-style quick-spark
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-types check-style quick-java
 	$(QUICK)
 	$(BIN)/pytest -q $(HANGS) -m alone
 	$(BIN)/pytest -q $(HANGS) $(TWO) -m "($(LONG)) and not alone"
@@ -38,8 +38,9 @@ check-style:
 	$(BIN)/python tools/check_circles.py
 	$(BIN)/lint-imports
 
-quick-spark:
+quick-java:
 	PYTHONPATH=tests $(BIN)/python -m support.quick_spark
+	PYTHONPATH=tests $(BIN)/python -m support.quick_kafka
 
 quick: $(READY)  ## unit, property and contract tests only
 	$(QUICK)

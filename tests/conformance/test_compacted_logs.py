@@ -12,6 +12,7 @@ from moldau.log import names
 from moldau.log.dump import dump
 from moldau.testing.broker import Broker
 from support.compaction import CONFIG, KEY, CompactionWorld
+from support.java import java_command
 from support.kafka_tools import DUMPS, KafkaReads, Printed, reads_without_complaint
 from support.logs import NOW_MS
 from support.maven import kafka_libraries
@@ -117,8 +118,8 @@ def test_a_java_consumer_reads_a_compacted_topic_from_its_beginning(tmp_path: Pa
         producer.produce(topic, b"last", b"last", partition=0, timestamp=NOW_MS + 10_000)
         assert producer.flush(20) == 0
         wait_until(lambda: [offset for offset, _ in read_through(broker, topic)] == left, "all that is overwritten is purged", PATIENCE_S)
-        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_libraries('4.3.0')}/*", str(PROGRAM)]
-        command += [broker.bootstrap_servers, topic, "read_uncommitted", "read_committed"]
+        words = (broker.bootstrap_servers, topic, "read_uncommitted", "read_committed")
+        command = java_command(kafka_libraries("4.3.0"), str(PROGRAM), *words)
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True, timeout=60)
     lines = done.stdout.splitlines()
     half = len(lines) // 2

@@ -4,7 +4,6 @@ For each of them: two members share the partitions, a third joins, one is killed
 record is taken once between them, by committed offsets. All groups are at work at the same time, on one broker and on three.
 """
 
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +13,7 @@ import pytest
 
 from support.brokers import bootstrap_of
 from support.group_dialogue import PARTITIONS, GroupDialogue
+from support.java import compile_java, java_command
 from support.maven import kafka_libraries
 from support.node import node_modules
 from support.supervised import Program
@@ -35,18 +35,13 @@ def python_member(bootstrap: str, client: str, *more: str, static: bool = False)
     return command
 
 
-def java_libraries() -> str:
-    return f"{kafka_libraries('4.3.0')}/*"
-
-
 def compiled_java_member(classes: Path) -> Path:
-    subprocess.run(["javac", "-cp", java_libraries(), "-d", str(classes), str(HERE / "java" / "Member.java")], check=True)
-    return classes
+    return compile_java(kafka_libraries("4.3.0"), classes, HERE / "java" / "Member.java")
 
 
 def java_member(bootstrap: str, classes: Path, assignor: str) -> Command:
     quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-Dlog4j2.level=OFF"]
-    java = ["java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *quiet, "-cp", f"{classes}:{java_libraries()}", "Member"]
+    java = java_command(kafka_libraries("4.3.0"), *quiet, "Member", classes=classes, memory="64m")
     return lambda topic, group, _: [*java, bootstrap, topic, group, assignor]
 
 

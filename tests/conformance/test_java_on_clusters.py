@@ -23,7 +23,8 @@ from moldau.adapters.zookeeper_server import free_ports
 from moldau.testing.broker import Broker
 from moldau.testing.cluster.cluster import Cluster
 from support.committed import committed_values
-from support.java_programs import compile_java, java_program
+from support.java import compile_java
+from support.java_programs import SOURCES, java_program
 from support.local_cluster import LIMIT_S, wait_for
 from support.maven import connect_libraries, kafka_libraries
 from support.sizes import TORTURE
@@ -111,12 +112,13 @@ class Arrivals:
 
 def test_an_idempotent_producer_and_a_group_that_copies_in_transactions(cluster: Cluster, tmp_path: Path) -> None:
     source, target = (cluster.create_topic(cluster.unique_topic(each), PARTITIONS) for each in ("numbers", "copies"))
-    class_path = compile_java(kafka_libraries(KAFKA), tmp_path, "Numbers", "Copy")
+    libraries = kafka_libraries(KAFKA)
+    classes = compile_java(libraries, tmp_path, *(SOURCES / f"{each}.java" for each in ("Numbers", "Copy")))
     with (
         contextlib.closing(Arrivals(cluster.bootstrap_servers, target, PARTITIONS)) as copies,
-        java_program(class_path, "Copy", cluster.bootstrap_servers, source, target, "copiers", "copier"),
+        java_program(libraries, "Copy", cluster.bootstrap_servers, source, target, "copiers", "copier", classes=classes),
     ):
-        with java_program(class_path, "Numbers", cluster.bootstrap_servers, source, f"{PARTITIONS}") as numbers:
+        with java_program(libraries, "Numbers", cluster.bootstrap_servers, source, f"{PARTITIONS}", classes=classes) as numbers:
             for each in cluster.broker_ids if TORTURE else [cluster.leader_of(source)]:
                 killed_and_started_again(cluster, each, copies.wait_further)
             numbers.terminate()
@@ -130,11 +132,12 @@ def test_an_idempotent_producer_and_a_group_that_copies_in_transactions(cluster:
 
 def test_streams_count_exactly_once(cluster: Cluster, tmp_path: Path) -> None:
     source, target = (cluster.create_topic(cluster.unique_topic(each)) for each in ("numbers", "counts"))
-    class_path = compile_java(connect_libraries(KAFKA), tmp_path, "Digits")
+    libraries = connect_libraries(KAFKA)
+    classes = compile_java(libraries, tmp_path, SOURCES / "Digits.java")
     application = "digits"
     with (
         contextlib.closing(Arrivals(cluster.bootstrap_servers, target)) as counts,
-        java_program(class_path, "Digits", cluster.bootstrap_servers, source, target, application, f"{tmp_path / 'state'}"),
+        java_program(libraries, "Digits", cluster.bootstrap_servers, source, target, application, f"{tmp_path / 'state'}", classes=classes),
     ):
         with SteadyProducer(cluster.bootstrap_servers, source) as producer:
             counts.wait_further()
@@ -168,7 +171,7 @@ def test_mirror_maker_brings_each_record_at_least_once(cluster: Cluster, tmp_pat
             "offset-syncs.topic.replication.factor": "3",
         }
         config = properties(tmp_path / "mirror", mirror)
-        with java_program(f"{connect_libraries(KAFKA)}/*", "org.apache.kafka.connect.mirror.MirrorMaker", config):
+        with java_program(connect_libraries(KAFKA), "org.apache.kafka.connect.mirror.MirrorMaker", config):
             wait_for(lambda: f"source.{topic}" in other.topics())
             with contextlib.closing(Arrivals(other.bootstrap_servers, f"source.{topic}")) as arrivals:
                 with SteadyProducer(cluster.bootstrap_servers, topic) as producer:
@@ -203,7 +206,7 @@ def test_mirror_maker_brings_each_record_exactly_once(cluster: Cluster, tmp_path
         config = properties(tmp_path / "mirror", mirror)
 
         def run() -> contextlib.AbstractContextManager[Program]:
-            return java_program(f"{connect_libraries(KAFKA)}/*", "org.apache.kafka.connect.mirror.MirrorMaker", config)
+            return java_program(connect_libraries(KAFKA), "org.apache.kafka.connect.mirror.MirrorMaker", config)
 
         with contextlib.closing(Arrivals(cluster.bootstrap_servers, copy)) as arrivals:
             with SteadyProducer(other.bootstrap_servers, topic) as producer, run():
@@ -249,7 +252,7 @@ def test_connect_brings_each_line_at_least_once(cluster: Cluster, tmp_path: Path
     }
     reading, writing = {"name": "reading", **lines.reading}, {"name": "writing", **lines.writing}
     files = [properties(tmp_path / name, each) for name, each in (("worker", worker), ("reading", reading), ("writing", writing))]
-    with java_program(f"{connect_libraries(KAFKA)}/*", "org.apache.kafka.connect.cli.ConnectStandalone", *files):
+    with java_program(connect_libraries(KAFKA), "org.apache.kafka.connect.cli.ConnectStandalone", *files):
         killed_and_started_again(cluster, cluster.leader_of(topic), lines.wait_further)
     lines.assert_each_arrived()
 
@@ -272,7 +275,7 @@ def test_connect_distributed_brings_each_line_exactly_once_into_a_topic(cluster:
 
     def run(address: str) -> contextlib.AbstractContextManager[Program]:
         config = properties(tmp_path / address.rpartition(":")[2], worker | {"listeners": address})
-        return java_program(f"{connect_libraries(KAFKA)}/*", "org.apache.kafka.connect.cli.ConnectDistributed", config)
+        return java_program(connect_libraries(KAFKA), "org.apache.kafka.connect.cli.ConnectDistributed", config)
 
     with run(addresses[0]):
         with run(addresses[1]):

@@ -47,7 +47,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 def java_client(bootstrap: str) -> Client:
     """The Java client, from Maven Central."""
-    return JavaClient(bootstrap, f"{kafka_libraries('4.3.0')}/*", Path(__file__).parent / "java" / "Dialogue.java")
+    return JavaClient(bootstrap, kafka_libraries("4.3.0"), Path(__file__).parent / "java" / "Dialogue.java")
 
 
 def kcat_client(bootstrap: str) -> Client:

@@ -7,7 +7,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Where
 
-from support.java_programs import compile_java
+from support.java import compile_java, java_command
+from support.java_programs import SOURCES
 from support.maven import connect_libraries
 from support.mirror_groups import COPY, LIMIT_S, MERGE, PARTITIONS, RECORDS, GroupsWorld, eventually
 
@@ -18,10 +19,11 @@ KAFKA = "4.3.0"
 
 @pytest.mark.parametrize(("text", "source"), [(COPY, "source"), (MERGE, "east")], ids=["copy", "merge"])
 def test_java_reads_where_a_group_continues(tmp_path: Path, text: str, source: str) -> None:
-    class_path = compile_java(connect_libraries(KAFKA), tmp_path, "RemoteOffsets")
+    libraries = connect_libraries(KAFKA)
+    classes = compile_java(libraries, tmp_path, SOURCES / "RemoteOffsets.java")
 
     def read_by_java(world: GroupsWorld, group: str) -> list[str]:
-        command = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=ERROR", "-cp", class_path, "RemoteOffsets"]
+        command = java_command(libraries, "-Dlog4j2.level=ERROR", "RemoteOffsets", classes=classes)
         done = subprocess.run(
             [*command, world.target.bootstrap_servers, source, group], capture_output=True, text=True, timeout=LIMIT_S, check=False
         )

@@ -31,7 +31,7 @@ PARTITIONS = 2
 def java_client(bootstrap: str, transactional_id: str) -> TransactionalClient:
     """The Java client, from Maven Central."""
     source = Path(__file__).parent / "java" / "Transactions.java"
-    return JavaTransactions(bootstrap, transactional_id, f"{kafka_libraries('4.3.0')}/*", source)
+    return JavaTransactions(bootstrap, transactional_id, kafka_libraries("4.3.0"), source)
 
 
 CLIENTS: dict[str, Callable[[str, str], TransactionalClient]] = {

@@ -12,6 +12,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from support.java import java_command
 from support.maven import kafka_libraries
 from support.server import ServerProcess
 
@@ -31,21 +32,9 @@ def produce_one_by_one(bootstrap: str, values: list[str]) -> None:
 
 
 def test_a_java_consumer_sees_the_cut(tmp_path: Path) -> None:
-    class_path = f"{kafka_libraries('4.3.0')}/*"
     with ServerProcess(tmp_path / "data") as server:
         produce_one_by_one(server.bootstrap, [f"lost or kept {number}" for number in range(READ)])
-        command = [
-            "java",
-            "-Xmx256m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-cp",
-            class_path,
-            str(PROGRAM),
-            server.bootstrap,
-            TOPIC,
-            str(READ),
-        ]
+        command = java_command(kafka_libraries("4.3.0"), str(PROGRAM), server.bootstrap, TOPIC, str(READ))
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as consumer:
             assert consumer.stdout is not None
             assert consumer.stdin is not None

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from support.java import java_command
+
 READ_LIMIT_S = 20.0
 JAVA_LIMIT_S = 60.0
 DEFAULT = -1
@@ -288,11 +290,11 @@ class KcatClient(_NothingKept):
 
 
 class JavaClient:
-    """The Java client of Apache Kafka; `class_path` holds kafka-clients and what it needs."""
+    """The Java client of Apache Kafka; `libraries` are kafka-clients and what it needs."""
 
-    def __init__(self, bootstrap: str, class_path: str, source: Path) -> None:
+    def __init__(self, bootstrap: str, libraries: Path, source: Path) -> None:
         quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Dlog4j2.level=ERROR"]
-        java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *quiet, "-cp", class_path, str(source), bootstrap]
+        java = java_command(libraries, *quiet, str(source), bootstrap)
         self._process = subprocess.Popen(java, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from moldau.protocol import messages
 from moldau.protocol.api_keys import ApiKey
 from moldau.protocol.codec.fields import Blob, ListOf, Nested, WireType, uuid
+from support.java import java_command
 from support.maven import kafka_libraries
 from support.messages import Case, carried
 
@@ -90,7 +91,7 @@ def _from(wire: WireType, value: Any, version: int) -> Any:
 def java_bytes(kafka_version: str, tasks: Iterable[tuple[Case, dict[str, Any]]]) -> list[bytes]:
     """What Kafka's classes write, for each message in JSON. Skips the test where there is no Maven."""
     lines = [json.dumps({"message": case.cls.__name__, "version": case.version, "value": value}) for case, value in tasks]
-    command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{kafka_libraries(kafka_version)}/*", str(SOURCE)]
+    command = java_command(kafka_libraries(kafka_version), str(SOURCE), memory="512m")
     done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     encoded = [bytes.fromhex(line) for line in done.stdout.splitlines()]

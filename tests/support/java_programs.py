@@ -2,44 +2,20 @@
 
 import contextlib
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.java import java_command
 from support.supervised import Program
 
 SOURCES = Path(__file__).parents[1] / "conformance" / "java"
-_OPTIONS = (
-    "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-    "-Dlog4j2.level=ERROR",
-)
-
-
-def compile_java(libraries: Path, classes: Path, *sources: str) -> str:
-    """Compile some of ours: the class path of the programs."""
-    subprocess.run(
-        [
-            "javac",
-            "-J-XX:+UseSerialGC",
-            "-J-XX:TieredStopAtLevel=1",
-            "-cp",
-            f"{libraries}/*",
-            "-d",
-            str(classes),
-            *(str(SOURCES / f"{each}.java") for each in sources),
-        ],
-        check=True,
-    )
-    return f"{classes}:{libraries}/*"
+_QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Dlog4j2.level=ERROR")
 
 
 @contextlib.contextmanager
-def java_program(class_path: str, *arguments: str) -> Iterator[Program]:
+def java_program(libraries: Path, *arguments: str, classes: Path | None = None) -> Iterator[Program]:
     """Run a main class until the end of the block. One that has ended before, but by SIGTERM, fails it, with what it printed."""
-    program = Program(["java", *_OPTIONS, "-cp", class_path, *arguments])
+    program = Program(java_command(libraries, *_QUIET, *arguments, classes=classes))
     try:
         yield program
         assert program.poll() in (None, 128 + signal.SIGTERM), "".join(program.lines)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from support.java import java_command
 from support.maven import kafka_libraries
 
 START_LIMIT_S = 120.0
@@ -60,7 +61,7 @@ class KafkaProcess:
         self._controller = ""
         self._directory = directory
         self._settings = settings or {}
-        self._class_path = f"{kafka_libraries(version)}/*"
+        self._libraries = kafka_libraries(version)
         self._output = directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
@@ -71,8 +72,13 @@ class KafkaProcess:
         assert self._process is not None
         return self._process.pid
 
-    def start(self) -> None:
-        """Format the log directory if it is new, start, and wait until it serves."""
+    @property
+    def output(self) -> str:
+        """What it has printed."""
+        return self._output.read_text()
+
+    def format(self) -> Path:
+        """Write the settings to a file, which is returned, and format the log directory if it is new."""
         self._directory.mkdir(parents=True, exist_ok=True)
         if not self.bootstrap:
             self.bootstrap, self._controller = (f"127.0.0.1:{port}" for port in free_ports(2))
@@ -89,21 +95,26 @@ class KafkaProcess:
         (self._directory / "log4j2.yaml").write_text(_LOG4J2)
         (self._directory / "log4j1.properties").write_text(_LOG4J1)
         if not (self.logs / "meta.properties").exists():
-            self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config)).wait()
-        self._process = self._java("kafka.Kafka", str(config))
+            self.java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config)).wait()
+        return config
+
+    def start(self) -> None:
+        """Format the log directory if it is new, start, and wait until it serves."""
+        self._process = self.java("kafka.Kafka", str(self.format()))
         deadline = time.monotonic() + START_LIMIT_S
         self._starts += 1
-        while self._output.read_text().count("Kafka Server started") < self._starts:
-            assert self._process.poll() is None, self._output.read_text()[-4000:]
-            assert time.monotonic() < deadline, self._output.read_text()[-4000:]
+        while self.output.count("Kafka Server started") < self._starts:
+            assert self._process.poll() is None, self.output[-4000:]
+            assert time.monotonic() < deadline, self.output[-4000:]
             time.sleep(0.05)
 
-    def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def java(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start a program over its libraries, which prints to where the server does."""
         logging = [
             f"-Dlog4j2.configurationFile={self._directory / 'log4j2.yaml'}",
             f"-Dlog4j.configuration=file:{self._directory / 'log4j1.properties'}",
         ]
-        command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *logging, "-cp", self._class_path, *arguments]
+        command = java_command(self._libraries, *logging, *words, memory="512m")
         with self._output.open("ab") as output:
             return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
 
@@ -135,5 +146,5 @@ class KafkaProcess:
 
 def java(version: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a main class of Kafka's jars; what it printed, errors too."""
-    command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_libraries(version)}/*", *arguments]
+    command = java_command(kafka_libraries(version), *arguments)
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=STOP_LIMIT_S)

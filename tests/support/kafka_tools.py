@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from support.java import java_command
 from support.maven import kafka_libraries
 
 SOURCE = Path(__file__).parent.parent / "conformance" / "java" / "Tools.java"
@@ -60,16 +61,7 @@ class KafkaTools:
 
     def __init__(self, version: str) -> None:
         quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-Dlog4j2.level=OFF"]
-        java = [
-            "java",
-            "-Xmx128m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            *quiet,
-            "-cp",
-            f"{kafka_libraries(version)}/*",
-            str(SOURCE),
-        ]
+        java = java_command(kafka_libraries(version), *quiet, str(SOURCE), memory="128m")
         self._process = subprocess.Popen(java, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def __call__(self, tool: str, *arguments: str) -> Printed:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol
 
+from support.java import java_command
+
 LIMIT_S = 30.0
 
 
@@ -167,9 +169,8 @@ class AiokafkaTransactions:
 class JavaTransactions:
     """The Java client: with Kafka 4 the protocol of ``transaction.version`` 2."""
 
-    def __init__(self, bootstrap: str, transactional_id: str, class_path: str, source: Path) -> None:
-        java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", class_path]
-        java += [str(source), bootstrap, transactional_id]
+    def __init__(self, bootstrap: str, transactional_id: str, libraries: Path, source: Path) -> None:
+        java = java_command(libraries, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", str(source), bootstrap, transactional_id)
         self._process = subprocess.Popen(java, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
     def init(self) -> str:

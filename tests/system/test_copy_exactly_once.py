@@ -8,7 +8,6 @@ in the middle and whose successor has gone on is fenced when it continues: a zom
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from support.committed import committed_values
 from support.copy_program import FENCED, IMPATIENT
+from support.java import compile_java, java_command
 from support.maven import kafka_libraries
 from support.server import ServerProcess
 from support.sizes import sized
@@ -51,10 +51,10 @@ def python_program(directory: Path) -> list[str]:
 
 def java_program(directory: Path) -> list[str]:
     """Compiled once: it is started many times."""
-    libraries = f"{kafka_libraries('4.3.0')}/*"
-    subprocess.run(["javac", "-cp", libraries, "-d", str(directory), str(JAVA_SOURCE)], check=True)
+    libraries = kafka_libraries("4.3.0")
+    compile_java(libraries, directory, JAVA_SOURCE)
     quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Dlog4j2.level=ERROR"]
-    return ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *quiet, "-cp", f"{directory}:{libraries}", "Copy"]
+    return java_command(libraries, *quiet, "Copy", classes=directory, memory="128m")
 
 
 PROGRAMS = {"confluent-kafka": python_program, "java": java_program}

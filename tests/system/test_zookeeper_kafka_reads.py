@@ -15,6 +15,7 @@ from moldau.assembly.local_cluster.state import existing_state
 from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
 from support import zookeeper
+from support.java import java_command
 from support.local_cluster import LocalCluster
 from support.maven import kafka_libraries
 from support.server import ServerProcess
@@ -27,7 +28,7 @@ READER = Path(zookeeper.__file__).with_name("ReadTree.java")
 
 
 def java(*arguments: str) -> str:
-    command = ["java", "-cp", f"{kafka_libraries('3.9.1')}/*", *arguments]
+    command = java_command(kafka_libraries("3.9.1"), *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from support.java import compile_java, java_command
 from support.maven import kafka_libraries
 
 SOURCE = Path(__file__).parent.parent.parent / "conformance" / "java" / "Transactional.java"
@@ -17,11 +18,10 @@ class JavaProducers:
     """A Java process with producers in it, one command at a time."""
 
     def __init__(self, bootstrap: str, classes: Path) -> None:
-        libraries = f"{kafka_libraries('4.3.0')}/*"
-        subprocess.run(["javac", "-cp", libraries, "-d", str(classes), str(SOURCE)], check=True)
+        libraries = kafka_libraries("4.3.0")
+        compile_java(libraries, classes, SOURCE)
         quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-Dlog4j2.level=OFF"]
-        java = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *quiet, "-cp", f"{classes}:{libraries}"]
-        java += ["Transactional", bootstrap]
+        java = java_command(libraries, *quiet, "Transactional", bootstrap, classes=classes, memory="128m")
         self._process = subprocess.Popen(
             java, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1
         )
