@@ -44,7 +44,7 @@ TURN_MAX_S = 0.020
 LOOPS = 100_000
 LOOPS_S = 0.004
 """What so many turns of an empty loop take where `TURN_MAX_S` holds."""
-CONTROL_S = 5.0
+CONTROL_S = 2.0
 LIMIT_S = 120.0
 
 
