@@ -6,8 +6,9 @@ draw what failed again. Such tests have the mark `drawn`, wherever they stand.
 
 A file is imported only if `-m` may select something in it, by the marks that it names.
 
-With ``--dist loadfile`` one process of pytest-xdist runs all tests that start Spark, and begins with them: they take longest, and share a
-Spark.
+With ``--dist loadfile`` one process of pytest-xdist runs all files of tests that share a Spark, and begins with them: they take longest.
+Files whose programs start a Spark of their own come in the midst of the others, so that short files are left for the end, and both
+processes end at the same time.
 
 Each Spark that a test starts, itself or in a program, has an environment in which it starts soon.
 
@@ -29,6 +30,7 @@ import signal
 import threading
 import time
 from collections.abc import Generator, Iterator
+from enum import IntEnum
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from support.s3 import S3Server
 
 PROPERTIES = Path(__file__).parent / "property"
+SYSTEM = Path(__file__).parent / "system"
 THREADS_END_S = 10.0
 OF_ALL = re.compile(r"^pytestmark = (.*(?:\n .*|\n\])*)", re.MULTILINE)
 MARK = re.compile(r"\bmark\.(system|torture|spark|alone)\b")
@@ -82,10 +85,22 @@ def _ours() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name.startswith("moldau")]
 
 
+class _Turn(IntEnum):
+    """When a file's tests are run."""
+
+    SHARED_SPARK = 0
+    BEFORE = 1
+    OWN_SPARK = 2
+    AFTER = 3
+
+
 @cache
-def _starts_spark(file: Path) -> bool:
-    """Whether tests of this file have the mark; the process that distributes tests knows their files and names alone."""
-    return "mark.spark" in file.read_text(encoding="utf-8")
+def _turn(file: Path) -> _Turn:
+    """By its text: the process that distributes tests knows their files and names alone."""
+    text = file.read_text(encoding="utf-8")
+    if "mark.spark" in text:
+        return _Turn.SHARED_SPARK if "spark_session" in text else _Turn.OWN_SPARK
+    return _Turn.AFTER if file.is_relative_to(SYSTEM) else _Turn.BEFORE
 
 
 @cache
@@ -120,14 +135,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     scheduling = LoadFileScheduling(config, log)
     file_of = scheduling._split_scope
-    scheduling._split_scope = lambda nodeid: "spark" if _starts_spark(config.rootpath / file_of(nodeid)) else file_of(nodeid)
+    scheduling._split_scope = lambda nodeid: "spark" if _turn(config.rootpath / file_of(nodeid)) is _Turn.SHARED_SPARK else file_of(nodeid)
     return scheduling
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: not _starts_spark(item.path))
+        items.sort(key=lambda item: _turn(item.path))
     for item in items:
         if item.path.is_relative_to(PROPERTIES) or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("drawn")
