@@ -22,9 +22,14 @@ PARTITIONS = 4
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "replica.lag.time.max.ms": 3000}
 HASTY = """
 import sys
+from functools import partial
+from pathlib import Path
 from moldau.mirror import control, process
 control.REPORT_S = control.SAMPLE_S = 0.3
 process.LOOK_S = 0.5
+if "audit.tier" in Path(sys.argv[3]).read_text():
+    from moldau.cli import audit_beside
+    audit_beside.AuditorOptions = partial(audit_beside.AuditorOptions, interval_s=0.3)
 from moldau.cli.main import main
 sys.exit(main())
 """

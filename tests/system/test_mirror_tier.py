@@ -57,7 +57,7 @@ def test_the_tier_is_complete_also_after_its_process_was_killed(tmp_path: Path) 
             return len(edges) == 2 and all((each["verdict"], each["lower"]["count"]) == ("complete", count) for each in edges)
 
         produce(source, EVENTS[:50], 1)
-        mirrors = [MirrorProgram(file, instance) for instance in ("a", "b")]
+        mirrors = [MirrorProgram(file, instance, hasty=True) for instance in ("a", "b")]
         try:
             for mirror in mirrors:
                 mirror.start()
