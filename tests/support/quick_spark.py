@@ -9,6 +9,7 @@ As a program, ``python -m support.quick_spark`` in `tests`, it makes what is mis
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -32,9 +33,9 @@ def spark_variables() -> dict[str, str]:
     return found | {"SPARK_HOME": str(_HOME)} if _HOME.exists() else found
 
 
-def daemon_options() -> tuple[str, ...]:
-    """Options for the Java of a process of a Spark cluster."""
-    return (*QUICK, *reading(_archive()))
+def daemon_options() -> str:
+    """Options for the Java of a process of a Spark cluster, in one text."""
+    return _in_one(*QUICK, *reading(_archive()))
 
 
 _OPTIONS = (*QUICK, "-Dspark.python.authenticate.socketTimeout=180s")
@@ -50,12 +51,16 @@ def _in_one(*options: str) -> str:
 
 
 def _make_home(installed: Path) -> None:
-    (_HOME / _ZIP).mkdir(parents=True)
+    """Beside its place, then renamed: what was cut off is not taken for one."""
+    partial = _HOME.with_name(f"{_HOME.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    (partial / _ZIP).mkdir(parents=True)
     for each in ("bin", "jars", "sbin"):
-        (_HOME / each).symlink_to(installed / each)
-    (_HOME / _ZIP / "pyspark").symlink_to(installed)
+        (partial / each).symlink_to(installed / each)
+    (partial / _ZIP / "pyspark").symlink_to(installed)
     for zipped in (installed / _ZIP).parent.glob("py4j-*.zip"):
-        (_HOME / _ZIP).with_name(zipped.name).symlink_to(zipped)
+        (partial / _ZIP).with_name(zipped.name).symlink_to(zipped)
+    partial.rename(_HOME)
 
 
 def _run(archive: Path) -> None:

@@ -116,7 +116,7 @@ class SparkCluster:
         with (self._directory / f"{name}.log").open("ab") as log:
             self._daemons[name] = subprocess.Popen(
                 [str(_CLASS), f"org.apache.spark.deploy.{kind}", "--host", _HOST, *words],
-                env={**self.environment, "JDK_JAVA_OPTIONS": " ".join(daemon_options()), token: value},
+                env={**self.environment, "JDK_JAVA_OPTIONS": daemon_options(), token: value},
                 stdout=log,
                 stderr=log,
             )
