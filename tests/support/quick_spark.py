@@ -38,6 +38,11 @@ def daemon_options() -> str:
     return _in_one(*QUICK, *reading(_archive()))
 
 
+def made_archive() -> Path | None:
+    """Where there is all that this module makes: the archive of Java's classes."""
+    return _archive() if _HOME.exists() and _archive().exists() else None
+
+
 _OPTIONS = (*QUICK, "-Dspark.python.authenticate.socketTimeout=180s")
 
 
