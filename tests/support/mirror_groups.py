@@ -44,7 +44,7 @@ class GroupsWorld:
         self.source.create_topic("orders", PARTITIONS)
         self.file = directory / "mirror.toml"
         self.file.write_text(text.format(source=self.source.bootstrap_servers, target=self.target.bootstrap_servers))
-        self.mirrors = [MirrorProgram(self.file, instance) for instance in ("a", "b")]
+        self.mirrors = [MirrorProgram(self.file, instance, hasty=True) for instance in ("a", "b")]
         self._console = ConsoleInside()
 
     def __enter__(self) -> Self:
