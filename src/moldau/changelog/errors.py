@@ -1,5 +1,6 @@
 """What goes wrong with changelogs."""
 
+from moldau.changelog.values import ALL_SHARDS
 from moldau.model.errors import MoldauError
 
 
@@ -30,8 +31,10 @@ class PublisherFencedError(ChangelogError):
     """Another publisher of the shard has started: this one can publish nothing any more."""
 
     def __init__(self, changelog: str, shard: int, commit: int) -> None:
+        of_all = shard == ALL_SHARDS
         super().__init__(
-            f"changelog {changelog}, shard {shard}: fenced after commit {commit}: another publisher of this shard has started, and this"
+            f"changelog {changelog}, {'all shards' if of_all else f'shard {shard}'}: fenced after {'transaction' if of_all else 'commit'}"
+            f" {commit}: another publisher of {'a' if of_all else 'this'} shard has started, and this"
             " store can publish nothing any more. If a replica was promoted, make this store again as a replica of it: what it has"
             f" committed after commit {commit} was not acknowledged. If two processes publish the same store, stop one and start the"
             " other again"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from moldau.changelog.all_shards import SHARDS
 from moldau.changelog.postgres.errors import SlotState
 from moldau.changelog.postgres.slots import ALL, LSN, READING, Origin, ServerPlace, SlotRow, standing
 from moldau.changelog.postgres.tables import TableName
@@ -47,3 +48,12 @@ def test_the_standing_of_a_slot(
     found = standing(slot, published, {ITEMS}, last, SERVER)
     assert found.state is state
     assert bool(found.detail) == (state is not SlotState.READY)
+
+
+@pytest.mark.parametrize(("divided", "wanted"), [(None, 3), (2, 3), (3, 1)])
+def test_rows_that_are_divided_otherwise_are_those_of_another_source(divided: int | None, wanted: int) -> None:
+    last = LAST if divided is None else {**LAST, SHARDS: divided}
+    found = standing(SLOT, {ITEMS}, {ITEMS}, last, SERVER, shards=wanted)
+    assert found.state is SlotState.REPLACED
+    assert f"divided over {divided or 1} shards, and {wanted} are wanted" in found.detail
+    assert standing(SLOT, {ITEMS}, {ITEMS}, {**LAST, SHARDS: wanted}, SERVER, shards=wanted).state is SlotState.READY

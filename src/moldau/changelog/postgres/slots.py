@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from moldau.changelog.all_shards import SHARDS
 from moldau.changelog.postgres.errors import SlotState
 from moldau.changelog.postgres.lsn import lsn_of, lsn_text
 from moldau.changelog.postgres.tables import TableName
@@ -59,8 +60,11 @@ def standing(
     last: Mapping[str, str | int] | None,
     server: ServerPlace,
     altered: str = "",
+    shards: int = 1,
 ) -> Standing:
-    """`last` is the `source` of the changelog's last commit; None if it has none. `altered`: how the publication is not as it was made."""
+    """`last` is the `source` of the changelog's last commit; None if it has none. `altered`: how the publication is not as it was made.
+    `shards`: over how many the rows are to be divided.
+    """
     if slot is not None and (slot.plugin != PLUGIN or not slot.is_of_database):
         return Standing(SlotState.FOREIGN, f"a slot of another {'database' if slot.plugin == PLUGIN else 'plugin'} has this name")
     if last is None:
@@ -71,6 +75,11 @@ def standing(
         f"{name} {last.get(name, 'unknown')}, not {here}" for name, here in server.origin._asdict().items() if last.get(name) != here
     ]:
         return Standing(SlotState.REPLACED, f"the last commit of the changelog was made from another database: {'; '.join(others)}")
+    if (divided := last.get(SHARDS, 1)) != shards:
+        return Standing(
+            SlotState.REPLACED,
+            f"the last commit of the changelog was made with rows divided over {divided} shards, and {shards} are wanted",
+        )
     if (lsn := lsn_of(str(last[LSN]))) > server.flushed_lsn:
         return Standing(
             SlotState.REPLACED,
