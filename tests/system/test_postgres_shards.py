@@ -14,6 +14,7 @@ from moldau.changelog.all_shards import PARTS, SHARDS, TRANSACTION, shard_of
 from moldau.changelog.checksums import compare
 from moldau.changelog.columns import key_text
 from moldau.changelog.divided_copy import DividedCopy
+from moldau.changelog.envelope import CommitRecord
 from moldau.changelog.errors import PublisherFencedError
 from moldau.changelog.masters import masters
 from moldau.changelog.postgres import source as source_module
@@ -109,11 +110,7 @@ def test_a_transaction_is_a_commit_in_each_shard_that_it_has_changed(databases: 
                 database.execute("INSERT INTO items VALUES (%s, 'x', 1.5)", [number])
                 database.execute("INSERT INTO notes VALUES (%s, %s)", [number + 100, number])
         running.wait_published()
-    found: dict[int, dict[int, Commit]] = {}
-    for shard, log in enumerate(database.logs()):
-        for record in log.commits:
-            commit = Commit(shard, record.epoch, record.commit, record.time_ms, log.of_commit(record.commit), record.source)
-            found.setdefault(int(record.source[TRANSACTION]), {})[shard] = commit
+    logs, found = database.logs(), transactions(database)
     assert sorted(found) == [*range(1, max(found) + 1)]
     for transaction, parts in found.items():
         assert {each.source[PARTS] for each in parts.values()} == {len(parts)}
@@ -122,7 +119,7 @@ def test_a_transaction_is_a_commit_in_each_shard_that_it_has_changed(databases: 
         number = transaction - last - 1
         if 0 <= number < 20:
             assert set(parts) == {home(number), home(number + 100)}
-            assert {(each.table, *each.key) for part in parts.values() for each in part.changes} == {
+            assert {(each.table, *each.key) for shard, part in parts.items() for each in logs[shard].of_commit(part.commit)} == {
                 ("items", number),
                 ("notes", number + 100),
             }
@@ -181,6 +178,44 @@ def test_all_shards_are_reading_until_all_rows_are_in_the_log(databases: Databas
         running.wait_published()
     assert all(READING not in log.commits[-1].source for log in database.logs())
     check_rows(database)
+
+
+def transactions(database: PublishedDatabase) -> dict[int, dict[int, CommitRecord]]:
+    """By number and shard."""
+    found: dict[int, dict[int, CommitRecord]] = {}
+    for shard, log in enumerate(database.logs()):
+        for record in log.commits:
+            found.setdefault(int(record.source[TRANSACTION]), {})[shard] = record
+    return found
+
+
+def test_all_shards_are_reading_when_a_publisher_that_runs_publishes_all_again(databases: Databases) -> None:
+    database = databases()
+    database.execute("INSERT INTO items VALUES (1, 'x', 0)")
+    slot = f"moldau_{database.name}"
+    with database.published(Choices(republish=Republish.LOST)) as running:
+        running.wait_published()
+        last = running.source.statistics().commit
+        pid = database.row(f"SELECT active_pid FROM pg_replication_slots WHERE slot_name = '{slot}'")
+        database.execute("SELECT pg_terminate_backend(%s, 10000), pg_drop_replication_slot(%s)", [*pid, slot])
+        running.wait_published()
+    again = [
+        parts for number, parts in sorted(transactions(database).items()) if number > last and READING in next(iter(parts.values())).source
+    ]
+    assert (len(again[0]), len(again[-1])) == (COUNT, 1), "before the rows, and the only item"
+    check_rows(database)
+
+
+def test_a_publisher_that_starts_again_describes_tables_with_a_commit_in_each_shard(databases: Databases) -> None:
+    """A description without a commit after it would wait there, and a replica with it."""
+    database = databases()
+    with database.published() as running:
+        running.wait_published()
+        last = running.source.statistics().commit
+    with database.published() as running:
+        running.wait_published()
+        running.wait_published()
+    assert [len(parts) for number, parts in sorted(transactions(database).items()) if number > last] == [COUNT, 1]
 
 
 def test_a_table_that_changes_is_described_in_all_shards(databases: Databases, tmp_path: Path) -> None:
