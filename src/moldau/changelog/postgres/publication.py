@@ -28,6 +28,16 @@ class Renumbered(NamedTuple):
     lsn: int
 
 
+def published_tables(server: "Server", name: str) -> list[str]:
+    """Tables of the publication `name`, and those that are in the changelog by its comment; none before the first start.
+
+    Where another program has changed the publication, both differ, which the start then names. UnreachableServerError, RefusedError.
+    """
+    with server.connect(name) as connection:
+        catalog = Catalog(server, connection)
+        return sorted({*known_tables(catalog.comment(name)), *(each.published for each in catalog.published(name) or ())})
+
+
 class Publication:
     """Of one changelog; `name` is that of the publication and of the slot. UnreachableServerError, RefusedError, TableError."""
 

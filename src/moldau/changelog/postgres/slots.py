@@ -16,6 +16,11 @@ READING = "reading"
 ALL = "all"
 
 
+def slot_name(changelog: str) -> str:
+    """Of the replication slot and the publication of a changelog, unless another one is chosen."""
+    return f"moldau_{changelog}"
+
+
 class SlotRow(NamedTuple):
     """A replication slot as the server has it."""
 

@@ -35,7 +35,7 @@ from moldau.changelog.postgres.publication import Publication, Renumbered
 from moldau.changelog.postgres.replication import Received, ReplicationConnection
 from moldau.changelog.postgres.retries import Retries
 from moldau.changelog.postgres.sessions import Server
-from moldau.changelog.postgres.slots import ALL, LSN, READING, Standing
+from moldau.changelog.postgres.slots import ALL, LSN, READING, Standing, slot_name
 from moldau.changelog.postgres.snapshot import Snapshot
 from moldau.changelog.postgres.tables import TableName, TableView, name_of
 from moldau.changelog.postgres.transactions import NewView, Transaction, Transactions, Truncated
@@ -155,7 +155,7 @@ class PostgresSource:
         self._server = Server(conninfo)
         self._publisher = publisher
         self._keys = keys
-        self._slot = self._choices.slot or f"moldau_{publisher.changelog}"
+        self._slot = self._choices.slot or slot_name(publisher.changelog)
         if not _NAME.fullmatch(self._slot):
             raise RefusedError(
                 f"{self._server.name}: a replication slot cannot be named {self._slot}: it has a to z, 0 to 9 and '_', at most 56;"

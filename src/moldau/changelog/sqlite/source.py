@@ -39,7 +39,8 @@ _RETRY_S: Final = 1.0
 class Source:
     """The database at `path` as `shard` of a changelog with so many `shards`. Any thread may use it; calls wait for each other.
 
-    `tables`: which are published, None: all whose names do not begin with an underscore. They are prepared at once, so that from then on
+    `tables`: which are published, None: those that were named before, or else all whose names do not begin with an underscore. They are
+    prepared at once, so that from then on
     the changes of all writers are in the outbox. `promoted_after`: of a replica, the log's last commit, which it has applied. `address` is
     where the database's service is reached: commits have it, and `moldau.changelog.masters` finds it. `options` are those of a `Publisher`.
     SourceError, ChangelogError.
