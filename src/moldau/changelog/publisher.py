@@ -221,10 +221,10 @@ class Publisher:
     ) -> dict[int, CommitRecord]:
         numbers = {shard: record.commit for shard, record in last.items()}
         parts = CommitParts(self.changelog, commit, self._shards, numbers, self._topics, tables, producer.post)
-        if commit.shard != ALL_SHARDS:
-            parts.open([commit.shard])
-        elif in_all:
+        if in_all:
             parts.open(self._own)
+        elif commit.shard != ALL_SHARDS:
+            parts.open([commit.shard])
         for index, change in enumerate(commit.changes):
             parts.send(change)
             if index == 1:
