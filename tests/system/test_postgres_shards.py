@@ -355,15 +355,16 @@ def test_another_division_of_the_rows_is_named(databases: Databases, before: str
     """The publisher that is right is not fenced for that."""
     database = databases()
 
-    def source(*, all_shards: bool) -> RunningSource:
+    def source(*, all_shards: bool, choices: Choices | None = None) -> RunningSource:
         database.shard = ALL_SHARDS if all_shards else 0
-        return RunningSource(database)
+        return RunningSource(database, choices)
 
     first = source(all_shards=before == "all")
     first.wait_streaming()
-    error = source(all_shards=before == "one").wait_failed()
-    assert isinstance(error, SlotLostError)
-    assert error.state is SlotState.REPLACED
+    for choices in (Choices(), Choices(republish=Republish.NOW)):
+        error = source(all_shards=before == "one", choices=choices).wait_failed()
+        assert isinstance(error, SlotLostError)
+        assert error.state is SlotState.DIVIDED, "a row would be in two shards"
     wanted, there = (COUNT, 1) if before == "one" else (1, COUNT)
     assert f"was made with rows divided over {there} shards, and {wanted} are wanted" in str(error)
     first.wait_published()

@@ -58,6 +58,8 @@ SHARD_OR_ALL = ShardOrAll(0, SHARDS_MAX - 1)
 _OPTIONS: Final = {
     "begin_again": "--begin-again",
     "(republish)": "(--republish lost)",
+    "(republish now)": "(--republish now)",
+    " or choose another name (slot)": " or publish under another name",
     "as_text = ": "--as-text ",
     "open it with sharded=True": "take another store, or name one --shard",
 }

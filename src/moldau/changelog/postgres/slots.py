@@ -76,15 +76,14 @@ def standing(
         return Standing(SlotState.UNFINISHED, "the changelog is empty")
     if LSN not in last:
         return Standing(SlotState.REPLACED, "the last commit of the changelog was not made from this database")
+    if (divided := last.get(SHARDS, 1)) != shards:
+        return Standing(
+            SlotState.DIVIDED, f"the last commit of the changelog was made with rows divided over {divided} shards, and {shards} are wanted"
+        )
     if others := [
         f"{name} {last.get(name, 'unknown')}, not {here}" for name, here in server.origin._asdict().items() if last.get(name) != here
     ]:
         return Standing(SlotState.REPLACED, f"the last commit of the changelog was made from another database: {'; '.join(others)}")
-    if (divided := last.get(SHARDS, 1)) != shards:
-        return Standing(
-            SlotState.REPLACED,
-            f"the last commit of the changelog was made with rows divided over {divided} shards, and {shards} are wanted",
-        )
     if (lsn := lsn_of(str(last[LSN]))) > server.flushed_lsn:
         return Standing(
             SlotState.REPLACED,

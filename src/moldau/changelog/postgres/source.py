@@ -254,7 +254,7 @@ class PostgresSource:
         """How the slot stands to the log. SlotLostError where nothing may be published."""
         standing = publication.standing(None if last is None else last.source, self._publisher.divided_over)
         match standing.state:
-            case SlotState.FOREIGN:
+            case SlotState.FOREIGN | SlotState.DIVIDED:
                 pass
             case SlotState.REPLACED if self._republish is not Republish.NOW:  # the rows of the one that was promoted would be lost
                 pass
