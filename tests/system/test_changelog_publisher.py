@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 
-from moldau.changelog.envelope import CommitRecord
+from moldau.changelog.all_shards import PARTS, TRANSACTION, part_source, shard_of
+from moldau.changelog.envelope import CommitRecord, key_bytes
 from moldau.changelog.errors import ChangelogError, CommitTooLongError, PublisherFencedError, SequenceError, TopicError, ValueRefusedError
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.values import ALL_SHARDS, Change, Commit, Op, Row, Table
@@ -132,6 +133,34 @@ def test_publishers_of_one_shard_and_of_all_that_start_at_any_moment_write_each_
         assert len([None for one, other in pairwise(writers) if one[0] != other[0]]) > 3, "they take turns"
         written.update(writers)
     assert acknowledged <= written
+
+
+def test_a_commit_of_all_shards_is_one_in_each_that_has_changes_of_it(broker: Broker, changelog: str) -> None:
+    """The first one, before which the tables are described, and one without changes are in all."""
+    changes = [Change("items", Op.CREATE, (number,), None, row(number)) for number in range(1, 9)]
+    with Publisher(broker.bootstrap_servers, changelog, ALL_SHARDS, shards=3) as publisher:
+        for number in range(1, 4):
+            publisher.publish([commit(number, changes[number], shard=ALL_SHARDS)], TABLES)
+        publisher.publish([Commit(ALL_SHARDS, 1, 4, 0, [])], {})
+        assert (publisher.commit, publisher.divided_over) == (4, 3)
+        with pytest.raises(SequenceError, match=f"changelog {changelog}, all shards: commit 9 of epoch 1 does not follow commit 4"):
+            publisher.publish([commit(9, shard=ALL_SHARDS)], TABLES)
+    found = [read_log(broker.bootstrap_servers, changelog, "items", shard=shard) for shard in range(3)]
+    for shard, each in enumerate(found):
+        each.check()
+        assert each.tables == TABLES
+        assert all(shard_of(key_bytes(["id"], change.change.key), 3) == shard for change in each.changes["items"])
+    parts = [(commit.source[TRANSACTION], commit.source[PARTS]) for each in found for commit in each.commits]
+    assert sorted(parts) == [(1, 3)] * 3 + [(2, 1), (3, 1)] + [(4, 3)] * 3
+    with Publisher(broker.bootstrap_servers, changelog, ALL_SHARDS, shards=3) as publisher:
+        assert publisher.commit == 4
+
+
+def test_a_shard_of_several_that_has_lost_its_commits_is_named(broker: Broker, changelog: str) -> None:
+    with Publisher(broker.bootstrap_servers, changelog, 0, shards=2) as publisher:
+        publisher.publish([Commit(0, 1, 1, 0, [], part_source({}, 2, 1, 2))], {})
+    with pytest.raises(SequenceError, match=f"changelog {changelog}, shard 1: the log has no commit of it, and other shards have"):
+        Publisher(broker.bootstrap_servers, changelog, ALL_SHARDS, shards=2).start()
 
 
 @pytest.mark.parametrize("bad", [commit(3), commit(1), commit(2, epoch=0), commit(2, shard=1)], ids=["gap", "again", "epoch", "shard"])
