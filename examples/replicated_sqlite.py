@@ -2,8 +2,8 @@
 
     python examples/replicated_sqlite.py --bootstrap 127.0.0.1:9092 --directory /tmp/shop
 
-Writes orders to `shop.db`, whose changes go to the changelog `shop`; a replica applies them to `copy.db`, and waits for the last commit, so
-that it has the rows that were just written.
+Writes orders to `shop.db`, whose changes go to the changelog `example-shop`; a replica applies them to `copy.db`, and waits for the last
+commit, so that it has the rows that were just written.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from pathlib import Path
 from moldau.changelog import Replica, SqliteStore
 from moldau.changelog.sqlite import Store
 
+CHANGELOG = "example-shop"
 ORDERS = "CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, item TEXT NOT NULL, pieces INTEGER NOT NULL)"
 
 
@@ -44,9 +45,9 @@ if __name__ == "__main__":
     shop, copy = given.directory / "shop.db", given.directory / "copy.db"
     with closing(sqlite3.connect(shop)) as database:
         database.execute(ORDERS)
-    with Store(str(shop), given.bootstrap, "shop", tables=["orders"]) as store:
+    with Store(str(shop), given.bootstrap, CHANGELOG, tables=["orders"]) as store:
         last = take_orders(store)
-    with Replica(given.bootstrap, "shop", SqliteStore(str(copy))) as replica:
+    with Replica(given.bootstrap, CHANGELOG, SqliteStore(str(copy))) as replica:
         position = replica.wait_for(shard=0, commit=last)
         print(f"the copy is {position.phase.value} at commit {position.commit}")
     for row in orders(copy):

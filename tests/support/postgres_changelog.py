@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,7 @@ from moldau.changelog.postgres.store import PostgresStore
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.replica import Replica
 from moldau.changelog.store import WHOLE, Checksum, ReplicaStore
+from moldau.changelog.values import ALL_SHARDS
 from support.changelog_log import ChangelogLog, read_log
 from support.postgres import PostgresServer
 
@@ -26,10 +27,13 @@ MARKS: Final = "CREATE TABLE marks (id bigint GENERATED ALWAYS AS IDENTITY PRIMA
 
 
 class PublishedDatabase:
-    """A new database with tables, as a changelog of the same name. `tables` are published, beside the marks."""
+    """A new database with tables, as a changelog of the same name. `tables` are published, beside the marks; their rows are divided over
+    `shards`.
+    """
 
-    def __init__(self, server: PostgresServer, bootstrap: str, name: str, schema: str, tables: Iterable[str]) -> None:
-        self.server, self.bootstrap, self.name = server, bootstrap, name
+    def __init__(self, server: PostgresServer, bootstrap: str, name: str, schema: str, tables: Iterable[str], shards: int = 1) -> None:
+        self.server, self.bootstrap, self.name, self.shards = server, bootstrap, name, shards
+        self.shard = ALL_SHARDS if shards > 1 else 0
         self.conninfo = server.create(name)
         self.tables = ["marks", *tables]
         self.connection = server.connect(name)
@@ -48,9 +52,13 @@ class PublishedDatabase:
         (row,) = self.execute(statement).fetchall()
         return tuple(row)
 
+    def publisher(self, **options: Any) -> Publisher:
+        return Publisher(self.bootstrap, self.name, self.shard, shards=self.shards, transaction_timeout_ms=20_000, **options)
+
     def source(self, choices: Choices | None = None) -> tuple[PostgresSource, Publisher]:
-        publisher = Publisher(self.bootstrap, self.name, transaction_timeout_ms=20_000)
-        return PostgresSource(self.conninfo, self.tables, publisher, PublishedKeys(self.bootstrap, self.name, 0), choices), publisher
+        publisher = self.publisher()
+        keys = PublishedKeys(self.bootstrap, self.name, self.shard)
+        return PostgresSource(self.conninfo, self.tables, publisher, keys, choices), publisher
 
     @contextmanager
     def published(self, choices: Choices | None = None) -> Iterator["RunningSource"]:
@@ -69,20 +77,25 @@ class PublishedDatabase:
             assert time.monotonic() < end, "the slot is still in use"
             time.sleep(POLL_S)
 
-    def log(self) -> ChangelogLog:
-        found = read_log(self.bootstrap, self.name, *self.tables)
+    def log(self, shard: int = 0) -> ChangelogLog:
+        found = read_log(self.bootstrap, self.name, *self.tables, shard=shard)
         found.check()
         return found
 
+    def logs(self) -> Sequence[ChangelogLog]:
+        """By shard."""
+        return [self.log(shard) for shard in range(self.shards)]
+
     def replicate(self, store: ReplicaStore) -> dict[str, Checksum]:
         """Bring a store to the end of the log; checksums of its tables."""
-        last = self.log().commits[-1].commit
-        replica = Replica(self.bootstrap, self.name, store)
-        replica.wait_for(0, last, LIMIT_S)
-        try:
-            return {table: store.checksum(0, table, WHOLE) for table in self.tables}
-        finally:
-            replica.close()
+        with Replica(self.bootstrap, self.name, store) as replica:
+            for shard, log in enumerate(self.logs()):
+                replica.wait_for(shard, log.commits[-1].commit, LIMIT_S)
+            return self.checksums_in(store)
+
+    def checksums_in(self, store: ReplicaStore) -> dict[str, Checksum]:
+        """Of the tables of a replica, of all shards together."""
+        return {table: together([store.checksum(shard, table, WHOLE) for shard in range(self.shards)]) for table in self.tables}
 
     def checksums(self) -> dict[str, Checksum]:
         """Of the database itself, by the types that the log has."""
@@ -99,6 +112,12 @@ class PublishedDatabase:
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active AND database = current_database()"
         )
         self.connection.close()
+
+
+def together(checksums: Iterable[Checksum]) -> Checksum:
+    """Of the rows of all of them."""
+    rows, values = zip(*checksums, strict=True)
+    return Checksum(sum(rows), sum(values) % 2**64)
 
 
 class RunningSource:

@@ -12,20 +12,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from moldau.changelog import SqliteStore
 from moldau.changelog.errors import PublisherFencedError
+from moldau.changelog.publisher import Publisher
 from moldau.changelog.sqlite import Store
-from moldau.changelog.store import WHOLE
+from moldau.changelog.store import WHOLE, Phase, Position
 from moldau.cli.application import application
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
 from moldau.testing.broker import Broker
 from support.postgres import PostgresServer
+
+if TYPE_CHECKING:
+    import psycopg
 
 pytestmark = pytest.mark.system
 
@@ -186,6 +190,135 @@ def test_postgresql_is_published_by_a_process(broker: Broker, changelog: str, po
         connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
 
 
+@pytest.fixture
+def orders(postgres: PostgresServer) -> Iterator[tuple[str, "psycopg.Connection[Any]"]]:
+    """The address of a database in PostgreSQL with two tables, and a connection to it."""
+    name = f"source_{next(NUMBERS)}"
+    postgres.create(name)
+    with postgres.connect(name) as connection:
+        connection.execute(
+            "CREATE TABLE orders (id integer PRIMARY KEY, item text); CREATE TABLE notes (id integer PRIMARY KEY, text text)"
+        )
+        connection.execute("INSERT INTO orders SELECT number, 'tea' FROM generate_series(1, 200) number")
+        yield f"postgresql://moldau@127.0.0.1:{postgres.port}/{name}", connection
+        connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active AND database = current_database()"
+        )
+
+
+def test_postgresql_is_published_as_before_when_no_tables_are_named(
+    broker: Broker, changelog: str, orders: tuple[str, "psycopg.Connection[Any]"]
+) -> None:
+    """Other tables than those of the first start are an error that names both."""
+    place, connection = orders
+    nothing = moldau(broker, "publish", changelog, "--from", place)
+    assert nothing.exit_code == 2
+    assert "which tables of PostgreSQL are published has to be said at the first start: --table TABLE" in nothing.output
+    with running(broker, "publish", changelog, "--from", place, "--table", "orders"):
+        shard_with_rows(broker, changelog, 200)
+    connection.execute("INSERT INTO orders VALUES (1000, 'rice'); INSERT INTO notes VALUES (1, 'not published')")
+    with running(broker, "publish", changelog, "--from", place):
+        assert "notes" not in shard_with_rows(broker, changelog, 201)["tables"]
+    other = moldau(broker, "publish", changelog, "--from", place, "--table", "notes")
+    assert other.exit_code == 1
+    assert "the publication is of orders, wanted are notes" in other.output
+    assert "has to be published again as a whole (--republish lost)" in other.output
+
+
+def test_rows_of_postgresql_are_divided_over_shards_and_compared_in_each(
+    broker: Broker, changelog: str, orders: tuple[str, "psycopg.Connection[Any]"], tmp_path: Path
+) -> None:
+    place, connection = orders
+    divided = ("publish", changelog, "--from", place, "--shard", "all", "--shards", "3")
+    copy = f"sqlite:///{tmp_path}/copy.db"
+
+    def wait_published(commits: int) -> list[int]:
+        """Until each shard is complete and has this commit or a later one; the last commits."""
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end:
+            done = moldau(broker, "status", changelog, "--json")
+            shards = [] if done.exit_code else json.loads(done.output)["shards"]
+            if shards and all(each["commit"] >= commits and each["complete"] for each in shards):
+                return [each["commit"] for each in shards]
+        raise AssertionError(f"it is not published: {done.output}")
+
+    with running(broker, *divided, "--table", "orders"):
+        before = wait_published(1)
+        succeeded(broker, "replicate", changelog, "--to", copy, "--once")
+    with running(broker, *divided):
+        connection.execute("UPDATE orders SET item = 'rice' WHERE id = 7")
+        wait_published(max(before) + 1)
+        succeeded(broker, "replicate", changelog, "--to", copy, "--once")
+    counts = []
+    for shard in map(str, range(3)):
+        equal = succeeded(broker, "compare", changelog, place, copy, "--shard", shard, "--shards", "3")
+        assert f"shard {shard}, commit" in equal
+        counts.append(int(re.search(r"orders \((\d+) rows\)", equal)[1]))  # type: ignore[index]
+    assert sum(counts) == 200
+    assert min(counts) > 40
+    connection.execute("UPDATE orders SET item = 'salt' WHERE id = 7")
+    found = [moldau(broker, "compare", changelog, place, copy, "--shard", str(shard), "--shards", "3") for shard in range(3)]
+    assert sorted(each.exit_code for each in found) == [0, 0, 4]
+    assert "table orders, key 7: item is 'salt' in the source, 'rice' in the replica" in "".join(each.output for each in found)
+
+
+def test_sqlite_is_published_as_before_when_no_tables_are_named(broker: Broker, changelog: str, source: Path) -> None:
+    """A start without names publishes no table that was left out."""
+    at = f"sqlite:///{source}"
+
+    def tables() -> set[str]:
+        ((shard,),) = (json.loads(succeeded(broker, "status", changelog, "--json"))["shards"],)
+        return set(shard["tables"])
+
+    write(source, "INSERT INTO notes VALUES (1, 'secret')")
+    succeeded(broker, "publish", changelog, "--from", at, "--table", "orders", "--once")
+    succeeded(broker, "publish", changelog, "--from", at, "--once")
+    assert tables() == {"orders"}
+    write(source, "CREATE TABLE more (id INTEGER PRIMARY KEY)", "INSERT INTO more VALUES (1)")
+    succeeded(broker, "publish", changelog, "--from", at, "--table", "more", "--once")
+    succeeded(broker, "publish", changelog, "--from", at, "--once")
+    assert tables() == {"orders", "more"}, "named tables are added"
+
+
+def test_a_replica_that_is_loading_is_not_shown_as_up_to_date(broker: Broker, changelog: str, source: Path) -> None:
+    """It is at no commit: nothing is known of how many it lacks, and its time grows."""
+    copy = source.parent / "copy.db"
+    succeeded(broker, "publish", changelog, "--from", f"sqlite:///{source}", "--once")
+    store = SqliteStore(copy)
+    store.prepare(changelog, [])
+    store.apply(0, [], Position(Phase.LOADING, 1, 10**6, time.time_ns() // 1_000_000 - 60_000, {f"{changelog}._commits": 0}))
+    store.close()
+    (replica,) = json.loads(succeeded(broker, "status", changelog, "--json", "--replica", f"sqlite:///{copy}"))["replicas"]
+    assert (replica["phase"], replica["commit"], replica["commits_behind"]) == ("loading", None, None)
+    assert 60 <= replica["seconds_behind"] < 60 + LIMIT_S
+    shown = succeeded(broker, "status", changelog, "--replica", f"sqlite:///{copy}").splitlines()[-1]
+    assert re.search(r" loading +1 +- +- +[67]\d\.\d s", shown), shown
+
+
+def test_an_error_names_the_option_of_the_command(broker: Broker, changelog: str, source: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    write(copy, "CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT)", "INSERT INTO orders VALUES (5, 'of something else')")
+    succeeded(broker, "publish", changelog, "--from", f"sqlite:///{source}", "--once")
+    refused = moldau(broker, "replicate", changelog, "--to", f"sqlite:///{copy}", "--once")
+    assert refused.exit_code == 1
+    assert "it may be something else than a replica; the replica stops. With --begin-again its rows are removed" in refused.output
+
+
+def test_a_publisher_that_is_fenced_says_so_in_one_line(broker: Broker, changelog: str, source: Path) -> None:
+    environment = {**os.environ, "MOLDAU_BOOTSTRAP": broker.bootstrap_servers, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "moldau", "changelog", "publish", changelog, "--from", f"sqlite:///{source}"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            shard_with_rows(broker, changelog, 100)
+            with Publisher(broker.bootstrap_servers, changelog):
+                write(source, "INSERT INTO orders VALUES (1000, 'tea')")
+                _, errors = process.communicate(timeout=LIMIT_S)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+    assert re.fullmatch(rf"Error: changelog {changelog}, shard 0: fenced after commit \d+: [^\n]*\n", errors), errors
+
+
 def test_a_replica_is_promoted_and_the_former_master_is_fenced(broker: Broker, changelog: str, source: Path) -> None:
     """It publishes in the next epoch, under its address; the former master becomes a replica of it."""
     copy = source.parent / "copy.db"
@@ -244,7 +377,10 @@ def test_mistakes_are_one_line(broker: Broker, changelog: str, source: Path) -> 
         (("status", changelog), 1, nothing),
         (("replicate", changelog, "--to", "sqlite:///x.db", "--once"), 1, nothing),
         (("publish", changelog, "--from", "duckdb:///x.db"), 2, "only SQLite and PostgreSQL can be published"),
-        (("publish", changelog, "--from", "postgresql://h/d"), 2, "which tables of PostgreSQL are published has to be said: --table TABLE"),
+        (("publish", changelog, "--from", at, "--shard", "all", "--shards", "2"), 2, "--shard all is for PostgreSQL"),
+        (("publish", changelog, "--from", "postgresql://h/d", "--shard", "all"), 2, "--shard all --shards COUNT, 2 or more"),
+        (("compare", changelog, at, at, "--shards", "2"), 2, "--shards is for a SOURCE in PostgreSQL"),
+        (("compare", changelog, "postgresql://h/d", at, "--shards", "2", "--shard", "2"), 2, "have shards 0 to 1"),
         (("publish", changelog, "--from", at, "--as-text", "a.b"), 2, "--republish and --as-text are for PostgreSQL"),
         (("publish", changelog, "--from", f"sqlite:///{missing}"), 1, f"sqlite:///{missing}: there is no such file"),
         (("replicate", changelog, "--to", "mysql://h/d"), 2, "'mysql://h/d' is not the address of a store"),

@@ -24,12 +24,11 @@ from moldau.changelog.points import DIE_AFTER, DIE_AT
 from moldau.changelog.postgres.slots import READING
 from moldau.changelog.postgres.source import Choices, Republish
 from moldau.changelog.postgres.store import PostgresStore
-from moldau.changelog.publisher import Publisher
 from moldau.changelog.replica import Replica
-from moldau.changelog.store import WHOLE, Checksum, ReplicaStore
+from moldau.changelog.store import WHOLE
 from moldau.testing.broker import Broker
 from support import changelog_replica_process, changelog_source, postgres_publisher
-from support.changelog_log import ChangelogLog, read_log
+from support.changelog_log import read_log
 from support.postgres import PostgresServer
 from support.postgres_changelog import PublishedDatabase
 from support.postgres_load import SCHEMA, Load
@@ -106,11 +105,11 @@ class Victim:
             self.failure()
 
 
-@pytest.fixture
-def database() -> Iterator[PublishedDatabase]:
+@pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
+def database(request: pytest.FixtureRequest) -> Iterator[PublishedDatabase]:
     with PostgresServer() as server, Broker(settings=changelog_source.COMPACTING) as broker:
-        database = PublishedDatabase(server, broker.bootstrap_servers, "table", SCHEMA, ["items", "moves"])
-        Publisher(broker.bootstrap_servers, "table", topic_configs=CONFIGS).make_topics(database.tables)
+        database = PublishedDatabase(server, broker.bootstrap_servers, "table", SCHEMA, ["items", "moves"], request.param)
+        database.publisher(topic_configs=CONFIGS).make_topics(database.tables)
         yield database
         database.close()
 
@@ -124,7 +123,7 @@ def restart(database: PublishedDatabase, how: signal.Signals) -> None:
 def drop_slot(database: PublishedDatabase, source: Victim) -> None:
     """The publisher that comes next names it and ends; the one after that publishes all of the database again."""
     end = time.monotonic() + LIMIT_S
-    while (last := Publisher(database.bootstrap, database.name).look()) is None or READING in last.source:
+    while (last := database.publisher().look()) is None or READING in last.source:
         assert time.monotonic() < end, "the rows that were there are not all in the log"
         time.sleep(POLL_S)
     source.end()
@@ -137,20 +136,13 @@ def drop_slot(database: PublishedDatabase, source: Victim) -> None:
     source.start()
 
 
-def checksums(store: ReplicaStore, log: ChangelogLog) -> dict[str, Checksum]:
-    try:
-        return {table: store.checksum(0, table, WHOLE) for table in log.tables}
-    finally:
-        store.close()
-
-
 def test_a_replica_is_what_its_source_is_whatever_dies(database: PublishedDatabase, tmp_path: Path) -> None:
     chosen = random.Random(SEED)
     path = tmp_path / "copy.db"
     bootstrap, name = database.bootstrap, database.name
     database.execute(f"INSERT INTO items SELECT number, 'item ' || number, 0 FROM generate_series(0, {ROWS - 1}) number")
     load = Load(database, ROWS, SEED, large_every=LARGE_EVERY, large=ROWS)
-    publisher = [postgres_publisher.__file__, database.conninfo, bootstrap, name, *database.tables]
+    publisher = [postgres_publisher.__file__, f"--shards={database.shards}", database.conninfo, bootstrap, name, *database.tables]
     source = Victim(publisher, SOURCE_POINTS, chosen, "publisher: started")
     replica = Victim([changelog_replica_process.__file__, bootstrap, name, "sqlite", str(path)], REPLICA_POINTS, chosen, "replica: cleared")
     faults = deque([
@@ -172,17 +164,22 @@ def test_a_replica_is_what_its_source_is_whatever_dies(database: PublishedDataba
             each.end()
     with database.published(Choices(republish=Republish.LOST)) as running:
         running.wait_published()
-    log = read_log(bootstrap, name, *database.tables)
+    logs = [read_log(bootstrap, name, *database.tables, shard=shard) for shard in range(database.shards)]
     print(f"kills of the source {dict(source.killed_at)}, of the replica {dict(replica.killed_at)}")
-    print(f"{load.transactions} transactions, {log.commits[-1].commit} commits, {len(log.commits)} left in the log")
-    if TORTURE:
-        assert len(log.commits) < log.commits[-1].commit, "nothing was compacted"
-    moved = [each.change.key for each in log.changes["moves"] if each.change.op.value == "c"]
-    assert moved == sorted(set(moved)), "each once, in order"
+    moved = []
+    for log in logs:
+        print(f"{load.transactions} transactions, {log.commits[-1].commit} commits, {len(log.commits)} left in the log")
+        if TORTURE:
+            assert len(log.commits) < log.commits[-1].commit, "nothing was compacted"
+        moved.append([each.change.key for each in log.changes["moves"] if each.change.op.value == "c"])
+        assert moved[-1] == sorted(set(moved[-1])), "each once, in order"
+    assert len(set().union(*moved)) == sum(map(len, moved)), "each in one shard"
     store = changelog_replica_process.store_of("sqlite", str(path))
     with Replica(bootstrap, name, store) as last:
-        last.wait_for(0, log.commits[-1].commit, LIMIT_S)
-        found = {table: store.checksum(0, table, WHOLE) for table in log.tables}
+        for shard, log in enumerate(logs):
+            last.wait_for(shard, log.commits[-1].commit, LIMIT_S)
+        found = database.checksums_in(store)
     original = PostgresStore(database.conninfo)
-    original.prepare("source", list(log.tables.values()))
-    assert found == checksums(original, log)
+    original.prepare("source", list(logs[0].tables.values()))
+    assert found == {table: original.checksum(0, table, WHOLE) for table in database.tables}
+    original.close()

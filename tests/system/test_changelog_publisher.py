@@ -1,21 +1,27 @@
 """A publisher writes each commit whole, once and in order; it finds where the log ends, and fences the one before."""
 
 import secrets
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
+from itertools import count, pairwise
+from random import Random
 
 import pytest
 
-from moldau.changelog.envelope import CommitRecord
+from moldau.changelog.all_shards import PARTS, TRANSACTION, part_source, shard_of
+from moldau.changelog.envelope import CommitRecord, key_bytes
 from moldau.changelog.errors import ChangelogError, CommitTooLongError, PublisherFencedError, SequenceError, TopicError, ValueRefusedError
 from moldau.changelog.publisher import Publisher
-from moldau.changelog.values import Change, Commit, Op, Row, Table
+from moldau.changelog.values import ALL_SHARDS, Change, Commit, Op, Row, Table
 from moldau.client.cluster import Cluster
 from moldau.client.errors import RequestFailedError
 from moldau.testing.broker import Broker
 from support.changelog_log import read_log
 from support.interrupted_commit import interrupt_next_commit
+from support.sizes import sized
 
 pytestmark = pytest.mark.system
 
@@ -85,6 +91,76 @@ def test_shards_are_published_beside_each_other(broker: Broker, changelog: str) 
         found = read_log(broker.bootstrap_servers, changelog, "items", shard=shard)
         found.check()
         assert [each.commit for each in found.commits] == [1, 2]
+
+
+def test_publishers_of_one_shard_and_of_all_that_start_at_any_moment_write_each_commit_once(broker: Broker, changelog: str) -> None:
+    """Each takes over from the others, again and again; one that is fenced writes nothing more."""
+    shards, random = 2, Random(3)
+    acknowledged: set[tuple[int, int]] = set()
+    deadline = time.monotonic() + sized(8, 60)
+    failures: list[BaseException] = []
+
+    def publish(shard: int, seed: int) -> None:
+        chosen, turns = Random(seed), count()
+        try:
+            while time.monotonic() < deadline:
+                time.sleep(chosen.random())
+                with Publisher(broker.bootstrap_servers, changelog, shard, shards=shards) as publisher, suppress(PublisherFencedError):
+                    for _ in range(chosen.randrange(1, 30)):
+                        number, epoch = publisher.commit + 1, 1 if publisher.last is None else publisher.last.epoch
+                        keys = [chosen.randrange(1000) for _ in range(chosen.randrange(4))]
+                        changes = [Change("items", Op.UPDATE, (key,), None, row(key)) for key in keys]
+                        turn = next(turns)
+                        publisher.publish([Commit(shard, epoch, number, 1, changes, {"seed": seed, "turn": turn})], TABLES)
+                        acknowledged.add((seed, turn))
+                        time.sleep(chosen.random() * 0.02)
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    threads = [threading.Thread(target=publish, args=(shard, random.getrandbits(30))) for shard in (ALL_SHARDS, ALL_SHARDS, 0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    written: set[tuple[int, int]] = set()
+    for shard in range(shards):
+        found = read_log(broker.bootstrap_servers, changelog, "items", shard=shard)
+        found.check()
+        writers = [(int(each.source["seed"]), int(each.source["turn"])) for each in found.commits]
+        assert len(set(writers)) == len(writers), "none twice"
+        assert len([None for one, other in pairwise(writers) if one[0] != other[0]]) > 3, "they take turns"
+        written.update(writers)
+    assert acknowledged <= written
+
+
+def test_a_commit_of_all_shards_is_one_in_each_that_has_changes_of_it(broker: Broker, changelog: str) -> None:
+    """The first one, before which the tables are described, and one without changes are in all."""
+    changes = [Change("items", Op.CREATE, (number,), None, row(number)) for number in range(1, 9)]
+    with Publisher(broker.bootstrap_servers, changelog, ALL_SHARDS, shards=3) as publisher:
+        for number in range(1, 4):
+            publisher.publish([commit(number, changes[number], shard=ALL_SHARDS)], TABLES)
+        publisher.publish([Commit(ALL_SHARDS, 1, 4, 0, [])], {})
+        assert (publisher.commit, publisher.divided_over) == (4, 3)
+        with pytest.raises(SequenceError, match=f"changelog {changelog}, all shards: commit 9 of epoch 1 does not follow commit 4"):
+            publisher.publish([commit(9, shard=ALL_SHARDS)], TABLES)
+    found = [read_log(broker.bootstrap_servers, changelog, "items", shard=shard) for shard in range(3)]
+    for shard, each in enumerate(found):
+        each.check()
+        assert each.tables == TABLES
+        assert all(shard_of(key_bytes(["id"], change.change.key), 3) == shard for change in each.changes["items"])
+    parts = [(commit.source[TRANSACTION], commit.source[PARTS]) for each in found for commit in each.commits]
+    assert sorted(parts) == [(1, 3)] * 3 + [(2, 1), (3, 1)] + [(4, 3)] * 3
+    with Publisher(broker.bootstrap_servers, changelog, ALL_SHARDS, shards=3) as publisher:
+        assert publisher.commit == 4
+
+
+def test_a_shard_of_several_that_has_lost_its_commits_is_named(broker: Broker, changelog: str) -> None:
+    with Publisher(broker.bootstrap_servers, changelog, 0, shards=2) as publisher:
+        publisher.publish([Commit(0, 1, 1, 0, [], part_source({}, 2, 1, 2))], {})
+    with pytest.raises(SequenceError, match=f"changelog {changelog}, shard 1: the log has no commit of it, and other shards have"):
+        Publisher(broker.bootstrap_servers, changelog, ALL_SHARDS, shards=2).start()
 
 
 @pytest.mark.parametrize("bad", [commit(3), commit(1), commit(2, epoch=0), commit(2, shard=1)], ids=["gap", "again", "epoch", "shard"])

@@ -10,9 +10,9 @@ import pytest
 
 from moldau.changelog.errors import PublisherFencedError, SequenceError
 from moldau.changelog.sqlite import Source, Store
-from moldau.changelog.sqlite.errors import SchemaChangedError
+from moldau.changelog.sqlite.errors import SchemaChangedError, SourceError
 from moldau.changelog.sqlite.outbox import READING
-from moldau.changelog.values import Op
+from moldau.changelog.values import ALL_SHARDS, Op
 from moldau.model.errors import PeerError, WorldError
 from moldau.testing.broker import Broker
 from support.changelog_log import ChangelogLog, read_log
@@ -107,6 +107,11 @@ def test_other_writers_are_published_too_and_not_mixed_with_a_transaction_of_our
     other.close()
     found = checked(broker, changelog, path)
     assert [[change.key for change in found.of_commit(number)] for number in (1, 2, 3)] == [[(1,)], [(2,)], [(1,)]]
+
+
+def test_a_database_is_one_shard(path: Path) -> None:
+    with pytest.raises(SourceError, match="changelog shop: a database in SQLite is one shard"):
+        Source(path, "127.0.0.1:9", "shop", ALL_SHARDS, shards=2)
 
 
 def test_rows_that_were_there_are_published_and_the_next_store_continues(broker: Broker, changelog: str, path: Path) -> None:

@@ -30,10 +30,10 @@ POINTS = ("commit: half sent", "commit: sent", "commit: published", "publisher: 
 LIMIT_S = 60.0
 
 
-@pytest.fixture
-def database() -> Iterator[PublishedDatabase]:
+@pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
+def database(request: pytest.FixtureRequest) -> Iterator[PublishedDatabase]:
     with PostgresServer() as server, Broker() as broker:
-        database = PublishedDatabase(server, broker.bootstrap_servers, "killed", SCHEMA, ["items", "moves"])
+        database = PublishedDatabase(server, broker.bootstrap_servers, "killed", SCHEMA, ["items", "moves"], request.param)
         yield database
         database.close()
 
@@ -44,7 +44,8 @@ def run_until_killed(database: PublishedDatabase, kill: int, chosen: random.Rand
     if kill % 2:
         point = POINTS[kill // 2 % len(POINTS)]
         ordered = {DIE_AT: point, DIE_AFTER: "1" if point == "publisher: started" else str(chosen.randrange(1, 40))}
-    command = [sys.executable, postgres_publisher.__file__, database.conninfo, database.bootstrap, database.name, *database.tables]
+    where = [f"--shards={database.shards}", database.conninfo, database.bootstrap, database.name]
+    command = [sys.executable, postgres_publisher.__file__, *where, *database.tables]
     environment = {**os.environ, **ordered, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
         assert process.stdout is not None
@@ -69,12 +70,13 @@ def test_the_log_has_every_transaction_once_whatever_the_publisher_dies_of(datab
         load.stop()
     with database.published() as running:
         running.wait_published()
-    log = database.log()
-    moved = [
-        change.key for commit in log.commits for change in log.of_commit(commit.commit) if (change.table, change.op.value) == ("moves", "c")
-    ]
-    assert moved == sorted(set(moved)), "each once, in order"
-    print(f"{KILLS} kills, {load.transactions} transactions, {len(log.commits)} commits, {sum(map(len, log.changes.values()))} changes")
-    wanted = database.checksums()
-    assert database.replicate(SqliteStore(tmp_path / "copy.db")) == wanted
-    assert database.replicate(PostgresStore(database.server.create("copy"))) == wanted
+    every: set[object] = set()
+    for log in database.logs():
+        moved = [each.change.key for each in log.changes["moves"] if each.change.op.value == "c"]
+        assert moved == sorted(set(moved)), "each once, in order"
+        assert every.isdisjoint(moved), "each in one shard"
+        every.update(moved)
+        print(f"{KILLS} kills, {load.transactions} transactions, {len(log.commits)} commits, {sum(map(len, log.changes.values()))} changes")
+    wanted, sharded = database.checksums(), database.shards > 1
+    assert database.replicate(SqliteStore(tmp_path / "copy.db", sharded=sharded)) == wanted
+    assert database.replicate(PostgresStore(database.server.create("copy"), sharded=sharded)) == wanted

@@ -2,13 +2,13 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from moldau.changelog.columns import key_text, row_format, row_from_json, row_text
 from moldau.changelog.debezium import UNAVAILABLE, Schema, fields_of, unwrapped, value_of
 from moldau.changelog.errors import ChangelogError, RecordError, ValueRefusedError
-from moldau.changelog.naming import table_of
+from moldau.changelog.naming import shard_text, table_of
 from moldau.changelog.values import Change, Commit, Key, Op, Row, Table
 
 KeyValue = tuple[bytes, bytes | None]
@@ -75,7 +75,7 @@ class TableRecord(NamedTuple):
 def encode_change(changelog: str, commit: Commit, index: int, change: Change, table: Table) -> list[KeyValue]:
     """The records of the change with this index in a commit: its envelope, and after a deletion a tombstone. ValueRefusedError."""
     encoder = ChangeEncoder(changelog, commit, table)
-    key, value = encoder.encode(index, change)
+    key, value = encoder.key(change), encoder.value(index, change)
     return [(key, value)] if change.op is not Op.DELETE else [(key, value), (key, None)]
 
 
@@ -83,7 +83,7 @@ class ChangeEncoder:
     """Of the changes of one table in one commit, whose envelopes have most in common."""
 
     def __init__(self, changelog: str, commit: Commit, table: Table) -> None:
-        self._subject = f"changelog {changelog}, shard {commit.shard}, commit {commit.number}: table {table.name}"
+        self._subject = f"changelog {changelog}, {shard_text(commit.shard)}, commit {commit.number}: table {table.name}"
         self._key = tuple(table.key)
         self._key_format = row_format(self._key)
         source = {
@@ -99,20 +99,28 @@ class ChangeEncoder:
             f'"source":{_text(source)},"ts_ms":{commit.time_ms},"transaction":{{"id":"{commit.shard}:{commit.number}","total_order":'
         )
 
-    def encode(self, index: int, change: Change) -> tuple[bytes, bytes]:
-        """Key and envelope of the change with this index in the commit. ValueRefusedError."""
+    def key(self, change: Change) -> bytes:
+        """That of the change's records. ValueRefusedError."""
+        try:
+            text = key_text(self._key, change.key, self._key_format)
+        except (TypeError, ValueError) as error:
+            raise ValueRefusedError(f"{self._subject}, key {change.key}: {error}") from error
+        return _encoded(text)
+
+    def value(self, index: int, change: Change) -> bytes:
+        """The envelope of the change with this index in the commit. ValueRefusedError."""
         _, op, values, before, after = change
         try:
-            key = key_text(self._key, values, self._key_format)
             before_text = "null" if before is None else row_text(before)
             after_text = "null" if after is None else row_text(after)
         except (TypeError, ValueError) as error:
             raise ValueRefusedError(f"{self._subject}, key {values}: {error}") from error
-        value = f'{{"op":"{_LETTERS[op]}","before":{before_text},"after":{after_text},{self._rest}{index + 1}}}}}'
-        try:
-            return key.encode(), value.encode()
-        except UnicodeEncodeError:
-            return _encoded(key), _encoded(value)
+        return _encoded(f'{{"op":"{_LETTERS[op]}","before":{before_text},"after":{after_text},{self._rest}{index + 1}}}}}')
+
+
+def key_bytes(columns: Sequence[str], key: Key) -> bytes:
+    """The key of a row's records. TypeError, ValueError."""
+    return _encoded(key_text(columns, key))
 
 
 def encode_commit(changelog: str, commit: Commit, counts: Mapping[str, int]) -> KeyValue:

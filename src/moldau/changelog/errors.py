@@ -1,5 +1,6 @@
 """What goes wrong with changelogs."""
 
+from moldau.changelog.values import ALL_SHARDS
 from moldau.model.errors import MoldauError
 
 
@@ -30,10 +31,11 @@ class PublisherFencedError(ChangelogError):
     """Another publisher of the shard has started: this one can publish nothing any more."""
 
     def __init__(self, changelog: str, shard: int, commit: int) -> None:
+        which, last = ("all shards", f"transaction {commit}") if shard == ALL_SHARDS else (f"shard {shard}", f"commit {commit}")
         super().__init__(
-            f"changelog {changelog}, shard {shard}: fenced after commit {commit}: another publisher of this shard has started, and this"
-            " store can publish nothing any more. If a replica was promoted, make this store again as a replica of it: what it has"
-            f" committed after commit {commit} was not acknowledged. If two processes publish the same store, stop one and start the"
+            f"changelog {changelog}, {which}: fenced after {last}: another publisher of {'a' if shard == ALL_SHARDS else 'this'} shard has"
+            " started, and this store can publish nothing any more. If a replica was promoted, make this store again as a replica of it:"
+            f" what it has committed after {last} was not acknowledged. If two processes publish the same store, stop one and start the"
             " other again"
         )
         self.changelog = changelog

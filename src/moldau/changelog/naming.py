@@ -7,6 +7,7 @@ import re
 from typing import Final, NamedTuple
 
 from moldau.changelog.errors import ChangelogError
+from moldau.changelog.values import ALL_SHARDS
 from moldau.model.topic_names import LENGTH_MAX, NAME_RULE, is_allowed
 
 COMMITS: Final = "_commits"
@@ -32,9 +33,13 @@ def check_changelog(name: str) -> str:
 
 
 def check_shard(shard: int, shards: int) -> int:
-    """This shard. ChangelogError unless it is one of a changelog with so many."""
+    """This shard, or `ALL_SHARDS`. ChangelogError unless it is one of a changelog with so many."""
     if shards < 1:
         raise ChangelogError(f"a changelog has 1 shard or more, not {shards}")
+    if shard == ALL_SHARDS:
+        if shards == 1:
+            raise ChangelogError("rows are divided over 2 shards or more: a changelog with one shard has a publisher of shard 0")
+        return shard
     if not 0 <= shard < shards:
         raise ChangelogError(f"shard {shard} is none of a changelog with {shards} shards: 0 to {shards - 1}")
     return shard
@@ -65,5 +70,10 @@ def table_of(topic: str) -> TableTopic:
 
 
 def transactional_id(changelog: str, shard: int) -> str:
-    """Of the publisher of a shard."""
-    return f"changelog-{check_changelog(changelog)}-{shard}"
+    """Of the publisher of a shard, or of all."""
+    return f"changelog-{check_changelog(changelog)}-{'all' if shard == ALL_SHARDS else shard}"
+
+
+def shard_text(shard: int) -> str:
+    """For messages."""
+    return "all shards" if shard == ALL_SHARDS else f"shard {shard}"

@@ -1,24 +1,31 @@
-"""The publisher of one shard: one transactional producer, which writes commits whole, once and in order.
+"""The publisher of one shard, or of all: one transactional producer, which writes commits whole, once and in order.
 
 Its start fences the publisher before and ends what that had open; the last commit in the log then says where to continue. Nothing else is
 kept of it.
+
+**A publisher of all shards** (`ALL_SHARDS`) divides commits by the hash of their rows' keys: what is published is a commit in each shard
+that it has changes of, all in one transaction of the log. A commit without changes is one in each shard, and so is one before which tables
+are described. It fences the publishers of single shards, and each of those fences it: whatever the order in which both start, at most one
+can write to a shard, since each takes its own transactional id first, and those of the others after that.
 """
 
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from moldau.changelog.all_shards import last_transaction
+from moldau.changelog.commit_parts import CommitParts, subject
 from moldau.changelog.defined_tables import defined_tables
-from moldau.changelog.envelope import ChangeEncoder, CommitRecord, encode_commit, encode_table
+from moldau.changelog.envelope import CommitRecord, encode_table
 from moldau.changelog.errors import ChangelogError, CommitTooLongError, PublisherFencedError, SequenceError
 from moldau.changelog.last_commit import last_commit
-from moldau.changelog.naming import check_changelog, check_shard, commits_topic, table_topic, transactional_id
+from moldau.changelog.naming import check_changelog, check_shard, commits_topic, shard_text, table_topic, transactional_id
 from moldau.changelog.points import reached
 from moldau.changelog.topics import ensure_topics
-from moldau.changelog.values import Commit, Op, Table
+from moldau.changelog.values import ALL_SHARDS, Commit, Table
 from moldau.client.failures import ClientError, FencedError, SendError, TransactionAbortedError
 from moldau.model.errors import ErrorCode
 
@@ -37,7 +44,7 @@ _REFUSALS: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 class Publisher:
-    """Of `shard` of a changelog with so many `shards`. `start` comes first; one thread uses it.
+    """Of `shard` of a changelog with so many `shards`, or of `ALL_SHARDS`. `start` comes first; one thread uses it.
 
     A transaction of more than `transaction_timeout_ms` is aborted by the brokers. `topic_configs` are those of topics that are made;
     `settings` are librdkafka's own. ChangelogError for a name or a shard that cannot be.
@@ -58,6 +65,7 @@ class Publisher:
         self.shard = check_shard(shard, shards)
         self._bootstrap_servers = bootstrap_servers
         self._shards = shards
+        self._own = range(shards) if shard == ALL_SHARDS else range(shard, shard + 1)
         self._transaction_timeout_ms = transaction_timeout_ms
         self._topic_configs = topic_configs
         self._settings = settings
@@ -68,42 +76,42 @@ class Publisher:
         self._topics: dict[str, str] = {}
         """By table; they exist."""
         self.last: CommitRecord | None = None
-        """The last commit in the log."""
+        """The last commit in the log; of all shards the last transaction, with its number."""
+        self._last: dict[int, CommitRecord] = {}
+        """By shard, of those that have one."""
         self._undecided: str | None = None
         """The commits of a transaction of which it is not known whether it is in the log."""
 
     @property
     def commit(self) -> int:
-        """The number of the last commit in the log; 0 before the first."""
+        """The number of the last commit in the log, or of the last transaction of all shards; 0 before the first."""
         return 0 if self.last is None else self.last.commit
+
+    @property
+    def divided_over(self) -> int:
+        """How many shards rows are divided over; 1 for the publisher of a shard."""
+        return self._shards if self.shard == ALL_SHARDS else 1
 
     def look(self) -> CommitRecord | None:
         """The last commit that is decided in the log, while another publisher may be at work: nothing is fenced. TopicError, WorldError."""
         self.make_topics(())
-        with self.cluster() as cluster:
-            return last_commit(cluster, self.changelog, self.shard, wait=False)
+        return self._last_of(self._found(wait=False))
 
     def start(self) -> CommitRecord | None:
         """Fence the publisher before, and find the last commit in the log. It may be called again after an error.
 
-        TopicError, WorldError, PeerError, ClientError.
+        TopicError, WorldError, PeerError, ClientError. SequenceError where only some of the shards have commits of a source of all.
         """
-        from moldau.client.producer import Producer
-
         self.close()
         self.make_topics(())
-        producer = Producer(
-            self._bootstrap_servers,
-            client_id=f"changelog-{self.changelog}",
-            compression="lz4",
-            transactional_id=transactional_id(self.changelog, self.shard),
-            transaction_timeout_ms=self._transaction_timeout_ms,
-            settings={**QUEUE, **(self._settings or {})},
-        )
+        producer = self._producer_of(self.shard)
         try:
             producer.init_transactions()
-            with self.cluster() as cluster:
-                self.last = last_commit(cluster, self.changelog, self.shard)
+            for other in self._rivals():
+                self._fence(other)
+            self._last = self._found(wait=True)
+            self.last = self._last_of(self._last)
+            self._check_shards()
         except BaseException:
             producer.close(0.0)
             raise
@@ -111,8 +119,48 @@ class Publisher:
         self._undecided = None
         self._tables.clear()
         reached("publisher: started")
-        log.info("changelog publisher started: changelog=%s shard=%d commit=%d", self.changelog, self.shard, self.commit)
+        log.info("changelog publisher started: changelog=%s shard=%s commit=%d", self.changelog, self._shard_name(), self.commit)
         return self.last
+
+    def _producer_of(self, shard: int) -> "Producer":
+        from moldau.client.producer import Producer
+
+        return Producer(
+            self._bootstrap_servers,
+            client_id=f"changelog-{self.changelog}",
+            compression="lz4",
+            transactional_id=transactional_id(self.changelog, shard),
+            transaction_timeout_ms=self._transaction_timeout_ms,
+            settings={**QUEUE, **(self._settings or {})},
+        )
+
+    def _rivals(self) -> Sequence[int]:
+        """Those that may write to a shard of this publisher, too."""
+        return self._own if self.shard == ALL_SHARDS else [ALL_SHARDS] if self._shards > 1 else ()
+
+    def _fence(self, rival: int) -> None:
+        producer = self._producer_of(rival)
+        try:
+            producer.init_transactions()
+        finally:
+            producer.close(0.0)
+
+    def _found(self, *, wait: bool) -> dict[int, CommitRecord]:
+        with self.cluster() as cluster:
+            found = {shard: last_commit(cluster, self.changelog, shard, wait=wait) for shard in self._own}
+        return {shard: record for shard, record in found.items() if record is not None}
+
+    def _last_of(self, found: Mapping[int, CommitRecord]) -> CommitRecord | None:
+        return last_transaction(found.values(), self._shards) if self.shard == ALL_SHARDS else found.get(self.shard)
+
+    def _check_shards(self) -> None:
+        """The first transaction of a source of all shards has a commit in each."""
+        missing = [shard for shard in self._own if shard not in self._last]
+        if missing and self._last and self.commit:
+            raise SequenceError(
+                f"changelog {self.changelog}, shard {missing[0]}: the log has no commit of it, and other shards have: its records were"
+                " deleted; begin a new changelog"
+            )
 
     def publish(self, commits: Sequence[Commit], tables: Mapping[str, Table]) -> None:
         """Write whole commits in one transaction; they are in the log when it returns. `tables` has all that they have changes of.
@@ -130,7 +178,7 @@ class Publisher:
         for attempt in range(1, _ATTEMPTS + 1):
             begun = time.monotonic()
             try:
-                record, written = self._write(commits, tables)
+                last, written = self._write(commits, tables)
                 break
             except FencedError as error:
                 self._undecided = None  # this producer writes nothing more
@@ -144,48 +192,45 @@ class Publisher:
                 if attempt == _ATTEMPTS:
                     raise
                 log.warning("changelog transaction aborted, publishing it again: %s reason=%s", self._subject(commits), error)
-        self.last = record
+        self._last = last
+        self.last = self._last_of(last)
         self._tables.update(written)
         self._undecided = None
         reached("commit: published")
 
-    def _write(self, commits: Sequence[Commit], tables: Mapping[str, Table]) -> tuple[CommitRecord, Mapping[str, Table]]:
-        """One transaction. The queue of the producer is bounded, so a commit of any size takes no more memory than that."""
+    def _write(self, commits: Sequence[Commit], tables: Mapping[str, Table]) -> tuple[dict[int, CommitRecord], Mapping[str, Table]]:
+        """One transaction: the last commits of all shards after it, and tables that it has described. The queue of the producer is bounded,
+        so a commit of any size takes no more memory than that.
+        """
         producer = self._producer
         assert producer is not None, "start comes first"
         written = {name: table for name, table in tables.items() if self._tables.get(name) != table}
-        record: CommitRecord | None = None
+        last = dict(self._last)
         with producer.transaction():
             for table in written.values():
-                key, value = encode_table(self.changelog, self.shard, table)
-                producer.post(self._commits, self.shard, key, value)
-            for commit in commits:
-                record = self._send(producer, commit, tables)
+                for shard in self._own:
+                    producer.post(self._commits, shard, *encode_table(self.changelog, shard, table))
+            for place, commit in enumerate(commits):
+                last |= self._send(producer, commit, tables, last, in_all=not commit.changes or (bool(written) and place == 0))
             reached("commit: sent")
             self._undecided = self._subject(commits)
-        assert record is not None
-        return record, written
+        return last, written
 
-    def _send(self, producer: "Producer", commit: Commit, tables: Mapping[str, Table]) -> CommitRecord:
-        counts: dict[str, int] = {}
-        encoders: dict[str, tuple[ChangeEncoder, str]] = {}
-        post, shard = producer.post, self.shard
+    def _send(
+        self, producer: "Producer", commit: Commit, tables: Mapping[str, Table], last: Mapping[int, CommitRecord], *, in_all: bool
+    ) -> dict[int, CommitRecord]:
+        numbers = {shard: record.commit for shard, record in last.items()}
+        parts = CommitParts(self.changelog, commit, self._shards, numbers, self._topics, tables, producer.post)
+        if in_all:
+            parts.open(self._own)
+        elif commit.shard != ALL_SHARDS:
+            parts.open([commit.shard])
         for index, change in enumerate(commit.changes):
-            name = change.table
-            if name not in encoders:
-                if name not in tables:
-                    raise ChangelogError(f"{self._subject([commit])}: a change of table {name}, which is not known")
-                encoders[name], counts[name] = (ChangeEncoder(self.changelog, commit, tables[name]), self._topics[name]), 0
-            encoder, topic = encoders[name]
-            key, value = encoder.encode(index, change)
-            post(topic, shard, key, value)
-            if change.op is Op.DELETE:
-                post(topic, shard, key, None)
-            counts[name] += 1
+            parts.send(change)
             if index == 1:
                 reached("commit: half sent")
-        post(self._commits, shard, *encode_commit(self.changelog, commit, counts))
-        return CommitRecord(commit.shard, commit.epoch, commit.number, commit.time_ms, counts, commit.source)
+        records = parts.end(self._commits, commit.number if self.shard == ALL_SHARDS else None)
+        return {record.shard: record for record in records}
 
     def _check_time(self, commits: Sequence[Commit], open_s: float, error: FencedError) -> None:
         """Brokers fence the producer of a transaction that they abort because it took too long."""
@@ -199,26 +244,24 @@ class Publisher:
     def _check_sequence(self, commits: Sequence[Commit]) -> None:
         number, epoch = self.commit, 0 if self.last is None else self.last.epoch
         for commit in commits:
-            if commit.shard != self.shard:
-                raise SequenceError(f"changelog {self.changelog}, shard {self.shard}: commit {commit.number} is of shard {commit.shard}")
+            here = f"changelog {self.changelog}, {shard_text(self.shard)}"
+            if commit.shard != self.shard and (self.shard != ALL_SHARDS or commit.shard not in self._own):
+                raise SequenceError(f"{here}: commit {commit.number} is of shard {commit.shard}")
             if commit.number != number + 1 or commit.epoch < epoch:
                 raise SequenceError(
-                    f"changelog {self.changelog}, shard {self.shard}: commit {commit.number} of epoch {commit.epoch} does not follow"
-                    f" commit {number} of epoch {epoch}"
+                    f"{here}: commit {commit.number} of epoch {commit.epoch} does not follow commit {number} of epoch {epoch}"
                 )
             number, epoch = commit.number, commit.epoch
 
     def _subject(self, commits: Sequence[Commit]) -> str:
-        first, last = commits[0].number, commits[-1].number
-        numbers = f"commit {first}" if first == last else f"commits {first} to {last}"
-        return f"changelog {self.changelog}, shard {self.shard}, {numbers}"
+        return subject(self.changelog, commits[0], commits[-1])
 
     def make_topics(self, tables: Iterable[str]) -> None:
         """Make what is missing of the topics of the changelog and of these tables. TopicError, SequenceError, WorldError, PeerError."""
         missing = [name for name in tables if name not in self._topics]
         if missing or self._producer is None:
             with self.cluster() as cluster:
-                defined = cache(lambda: defined_tables(cluster, self.changelog, self.shard))
+                defined = cache(partial(defined_tables, cluster, self.changelog, self._own[0]))
                 ensure_topics(cluster, self.changelog, missing, self._shards, self._topic_configs, defined=defined)
             self._topics.update({name: table_topic(self.changelog, name) for name in missing})
 
@@ -236,7 +279,10 @@ class Publisher:
         try:
             producer.close(1.0)
         except (ClientError, TimeoutError) as error:
-            log.warning("changelog publisher: changelog=%s shard=%d: while closing: %s", self.changelog, self.shard, error)
+            log.warning("changelog publisher: changelog=%s shard=%s: while closing: %s", self.changelog, self._shard_name(), error)
+
+    def _shard_name(self) -> str:
+        return "all" if self.shard == ALL_SHARDS else str(self.shard)
 
     def __enter__(self) -> Self:
         self.start()

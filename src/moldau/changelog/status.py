@@ -1,6 +1,7 @@
 """How a changelog stands: of each shard its master and what the log has, and of replicas how far they are."""
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.changelog.masters import Master, masters
@@ -38,10 +39,12 @@ class ReplicaStatus(NamedTuple):
     place: str
     shard: int
     position: Position
-    commits: int
-    """In the log and not applied; while it is loading, those that have come since it began."""
+    commits: int | None
+    """In the log and not applied; None while it is loading, and so at no commit."""
     seconds: float
-    """Between the last commit that is applied and the last one in the log, as the source made them."""
+    """Between the last commit that is applied and the last one in the log, as the source made them. While it is loading: since it began, or
+    since the commit at which it was before.
+    """
 
 
 class StoreFailure(NamedTuple):
@@ -77,7 +80,9 @@ def shard_statuses(cluster: "Cluster", changelog: str) -> list[ShardStatus]:
     return [ShardStatus(master, tables(master.shard)) for master in every]
 
 
-def replica_statuses(changelog: str, every: Iterable[Master], place: StorePlace) -> list[ReplicaStatus] | StoreFailure:
+def replica_statuses(
+    changelog: str, every: Iterable[Master], place: StorePlace, *, clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+) -> list[ReplicaStatus] | StoreFailure:
     """Of the shards that a store has."""
     try:
         positions = stored_positions(changelog, place)
@@ -86,7 +91,8 @@ def replica_statuses(changelog: str, every: Iterable[Master], place: StorePlace)
     if not positions:
         return StoreFailure(place.text, f"no replica of changelog {changelog}: it has no position")
     known = {master.shard: master for master in every}
-    return [_replica_status(place.text, shard, position, known.get(shard)) for shard, position in sorted(positions.items())]
+    now_ms = clock_ms()
+    return [_replica_status(place.text, shard, position, known.get(shard), now_ms) for shard, position in sorted(positions.items())]
 
 
 def stored_positions(changelog: str, place: StorePlace) -> Mapping[int, Position]:
@@ -98,8 +104,9 @@ def stored_positions(changelog: str, place: StorePlace) -> Mapping[int, Position
         store.close()
 
 
-def _replica_status(place: str, shard: int, position: Position, master: Master | None) -> ReplicaStatus:
+def _replica_status(place: str, shard: int, position: Position, master: Master | None, now_ms: int) -> ReplicaStatus:
+    if position.phase is Phase.LOADING:
+        return ReplicaStatus(place, shard, position, None, max(0, now_ms - position.commit_ms) / 1000)
     commits = 0 if master is None else max(0, master.commit - position.commit)
-    is_behind = commits > 0 and master is not None and position.phase is Phase.FOLLOWING
-    seconds = max(0, master.time_ms - position.commit_ms) / 1000 if is_behind and master is not None else 0.0
+    seconds = max(0, master.time_ms - position.commit_ms) / 1000 if commits and master is not None else 0.0
     return ReplicaStatus(place, shard, position, commits, seconds)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 Value: TypeAlias = bool | int | float | str | bytes | Decimal | date | time | datetime | None
 """What a column may hold. A datetime without a zone is one without a zone in the store."""
@@ -12,6 +12,8 @@ Row: TypeAlias = Mapping[str, Value]
 """By the names of columns."""
 Key: TypeAlias = tuple[Value, ...]
 """The columns of the primary key, in its order."""
+ALL_SHARDS: Final = -1
+"""Instead of a shard: all of a changelog, whose rows are divided by the hash of their keys."""
 
 
 class Op(Enum):
@@ -40,10 +42,11 @@ class Commit(NamedTuple):
     """A whole transaction of a shard, or several that were sealed together."""
 
     shard: int
+    """Or `ALL_SHARDS`."""
     epoch: int
     """Of the shard: each promotion raises it."""
     number: int
-    """Of the shard, from 1 on, without gaps; it continues over epochs."""
+    """Of the shard, from 1 on, without gaps; it continues over epochs. With `ALL_SHARDS` that of the transaction, over all shards."""
     time_ms: int
     """Of the commit in the source, since 1970."""
     changes: Sequence[Change]

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from moldau.cli.changelog_options import SHARD, STORE, changelog_argument
+from moldau.cli.changelog_options import SHARD, SHARDS_MAX, STORE, changelog_argument
 from moldau.cli.exit_codes import MISSING_OR_DOUBLED, UNDECIDED
 from moldau.cli.options import NAME, json_option
 from moldau.cli.output import counted, print_json, say
 
 if TYPE_CHECKING:
-    from moldau.changelog.checksums import Difference
+    from moldau.changelog.checksums import Difference, TableCopy
     from moldau.changelog.places import StorePlace
-    from moldau.changelog.store import Position
+    from moldau.changelog.store import Position, ReplicaStore
 
 
 @click.command("compare")
@@ -21,11 +21,26 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="SOURCE", type=STORE)
 @click.argument("replica", metavar="STORE", type=STORE)
 @click.option("--shard", metavar="SHARD", type=SHARD, default=0, show_default=True, help="Of the changelog.")
+@click.option(
+    "--shards",
+    metavar="COUNT",
+    type=click.IntRange(1, SHARDS_MAX),
+    default=1,
+    show_default=True,
+    help="Over so many the rows of SOURCE are divided; PostgreSQL.",
+)
 @click.option("--table", "tables", metavar="TABLE", type=NAME, multiple=True, help="Only this one; may be repeated. [default: all]")
 @click.option("--max", "most", metavar="COUNT", type=click.IntRange(min=1), default=100, show_default=True, help="End after so many rows.")
 @json_option
 def compare(
-    changelog: str, source: "StorePlace", replica: "StorePlace", shard: int, tables: Sequence[str], most: int, as_json: bool
+    changelog: str,
+    source: "StorePlace",
+    replica: "StorePlace",
+    shard: int,
+    shards: int,
+    tables: Sequence[str],
+    most: int,
+    as_json: bool,
 ) -> None:
     """Compare SOURCE, the database that is published or another replica, with STORE, a replica of a shard of CHANGELOG.
 
@@ -41,6 +56,11 @@ def compare(
     from moldau.changelog.places import PlaceError, open_store
     from moldau.changelog.store import WHOLE, Phase
 
+    if shards > 1:
+        if source.kind != "postgresql":
+            raise click.UsageError("--shards is for a SOURCE in PostgreSQL")
+        if shard >= shards:
+            raise click.BadParameter(f"rows that are divided over {shards} shards have shards 0 to {shards - 1}", param_hint="--shard")
     right = open_store(replica, must_exist=True)
     left = open_store(source, must_exist=True)
     try:
@@ -54,13 +74,14 @@ def compare(
         chosen = [known[name] for name in (tables or sorted(known))]
         right.look(changelog, chosen)
         left.look(changelog, chosen)
+        ours = _divided(left, shards)
         rows: dict[str, int] = {}
         found: list[Difference] = []
         for table in chosen:
-            ours = right.checksum(shard, table.name, WHOLE)
-            rows[table.name] = ours.rows
-            if left.checksum(shard, table.name, WHOLE) != ours:
-                found += islice(differences_of(left, right, shard, table.name), most - len(found))
+            theirs = right.checksum(shard, table.name, WHOLE)
+            rows[table.name] = theirs.rows
+            if ours.checksum(shard, table.name, WHOLE) != theirs:
+                found += islice(differences_of(ours, right, shard, table.name), most - len(found))
         after = right.look(changelog).get(shard)
     finally:
         left.close()
@@ -72,6 +93,17 @@ def compare(
         _print(shard, before, rows, found, moved=moved)
     if found:
         click.get_current_context().exit(UNDECIDED if moved else MISSING_OR_DOUBLED)
+
+
+def _divided(source: "ReplicaStore", shards: int) -> "TableCopy":
+    """What a source has of each shard, if its rows are divided over several."""
+    if shards == 1:
+        return source
+    from moldau.changelog.divided_copy import DividedCopy
+    from moldau.changelog.postgres.store import PostgresStore
+
+    assert isinstance(source, PostgresStore)
+    return DividedCopy(source, shards)
 
 
 def _print(shard: int, position: "Position", rows: Mapping[str, int], found: "Sequence[Difference]", *, moved: bool) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from moldau.cli.changelog_options import SHARD, STORE, changelog_argument, log_level_option
+from moldau.cli.changelog_options import SHARD, STORE, changelog_argument, log_level_option, options_as_given
 from moldau.cli.options import NAME, SECONDS, TEXT, bootstrap_option, open_cluster
 from moldau.cli.output import say
 
@@ -48,7 +48,8 @@ def promote(
         every = masters(cluster, changelog)
     if shard >= len(every):
         raise click.BadParameter(f"changelog {changelog} has shards 0 to {len(every) - 1}", param_hint="--shard")
-    commit = make_master(
-        place.path, bootstrap, changelog, shard, shards=len(every), tables=list(tables) or None, address=address, timeout_s=timeout
-    )
+    with options_as_given("moldau changelog replicate"):
+        commit = make_master(
+            place.path, bootstrap, changelog, shard, shards=len(every), tables=list(tables) or None, address=address, timeout_s=timeout
+        )
     say(f"changelog {changelog}, shard {shard}: {place.text} is the master, from commit {commit} on")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from moldau.cli.changelog_options import SHARD, STORE, changelog_argument, log_level_option
+from moldau.cli.changelog_options import SHARD, STORE, changelog_argument, log_level_option, options_as_given
 from moldau.cli.interruptions import Interruptions
 from moldau.cli.options import NAME, SECONDS, bootstrap_option, open_cluster
 from moldau.cli.output import say
@@ -61,7 +61,7 @@ def replicate(
     wanted = sorted(set(shards)) or [each.shard for each in every]
     store = open_store(place, sharded=len(every) > 1 and len(set(shards)) != 1)
     only = list(tables) or None
-    with Interruptions() as interruptions:
+    with Interruptions() as interruptions, options_as_given():
         with Replica(bootstrap, changelog, store, shards=wanted, tables=only, begin_again=begin_again) as replica:
             if once:
                 for shard in wanted:

@@ -30,7 +30,8 @@ def status(changelog: str, places: Sequence["StorePlace"], bootstrap: str, as_js
 
     OFFSETS are from the first to the end of a topic's partition; SIZE is what it takes on its leader's disk. A STORE is sqlite:///PATH,
     duckdb:///PATH, postgresql://... or a directory of Delta tables; its position is read from it, whether or not a replica runs. The master
-    has the address that it was opened or published with.
+    has the address that it was opened or published with. A replica that is loading is at no commit, so COMMIT and BEHIND are `-`, and TIME
+    BEHIND is how long ago it began, or was at a commit.
 
     Exit code 1: a store cannot be read, or is no replica of the changelog.
     """
@@ -72,8 +73,8 @@ def _print(shards: "Sequence[ShardStatus]", replicas: "Sequence[ReplicaStatus]")
 
 def _cells(each: "ReplicaStatus") -> list[object]:
     position = each.position
-    behind = f"{each.commits:,}", f"{each.seconds:.1f} s"
-    return [each.place, each.shard, position.phase.value, position.epoch, f"{position.commit:,}", *behind]
+    where = ["-", "-"] if each.commits is None else [f"{position.commit:,}", f"{each.commits:,}"]
+    return [each.place, each.shard, position.phase.value, position.epoch, *where, f"{each.seconds:.1f} s"]
 
 
 def _document(
@@ -99,8 +100,8 @@ def _document(
                 "shard": each.shard,
                 "phase": each.position.phase.value,
                 "epoch": each.position.epoch,
-                "commit": each.position.commit,
-                "time": _time(each.position.commit_ms),
+                "commit": None if each.commits is None else each.position.commit,
+                "time": None if each.commits is None else _time(each.position.commit_ms),
                 "commits_behind": each.commits,
                 "seconds_behind": each.seconds,
             }

@@ -4,7 +4,8 @@ An error that a consumer reads is news (a topic that does not exist yet, a broke
 ConsumeError with topic, partition and offset.
 
 Of its log lines those about the connection to a broker count as one outage of that broker until it has answered again, or until nothing has
-been heard of it for a minute. Every other line passes; one that repeats itself does so once a minute.
+been heard of it for a minute. Those about a producer that is fenced repeat its FencedError, and are left out. Every other line passes; one
+that repeats itself does so once a minute.
 """
 
 import logging
@@ -32,6 +33,8 @@ STILL_AWAY_S = 0.5
 RETRIED = "; the connection is retried"
 """End of the line of a broker that is away. It promises nothing for a message or an event: a call may fail meanwhile."""
 _AWAY = re.compile(r"Connect to \S+ failed: |Failed to resolve|Connection setup timed out|Disconnected|timed out|brokers are down")
+_FENCED = re.compile(r"fenced by a newer instance|operation with an old epoch|newer producer with the same transactionalId")
+"""Of a producer that another one has replaced: its next call raises FencedError, which says so once."""
 _BROKER = re.compile(r"([^\s/#]+:\d+)(?:/\S+)?: ")
 _DETAILS = re.compile(r" ?\((?:after|while|on) [^)]*\)|\[thrd:[^]]*\]:? ?|\b\d+(?:\.\d+)?\s?ms\b")
 
@@ -54,6 +57,9 @@ class BrokerLog:
             self._to.log(level, message, *arguments)
             return
         text = str(arguments[-1]) if arguments else message
+        if _FENCED.search(text) is not None:
+            self._to.debug(message, *arguments)
+            return
         now = self._monotonic()
         if _AWAY.search(text) is None:
             self._pass(level, message, arguments, _DETAILS.sub("", text), now)

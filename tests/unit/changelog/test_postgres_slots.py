@@ -2,7 +2,8 @@
 
 import pytest
 
-from moldau.changelog.postgres.errors import SlotState
+from moldau.changelog.all_shards import SHARDS
+from moldau.changelog.postgres.errors import SlotLostError, SlotState
 from moldau.changelog.postgres.slots import ALL, LSN, READING, Origin, ServerPlace, SlotRow, standing
 from moldau.changelog.postgres.tables import TableName
 
@@ -47,3 +48,26 @@ def test_the_standing_of_a_slot(
     found = standing(slot, published, {ITEMS}, last, SERVER)
     assert found.state is state
     assert bool(found.detail) == (state is not SlotState.READY)
+
+
+@pytest.mark.parametrize(("divided", "wanted"), [(None, 3), (2, 3), (3, 1)])
+def test_rows_that_are_divided_otherwise_are_those_of_another_source(divided: int | None, wanted: int) -> None:
+    last = LAST if divided is None else {**LAST, SHARDS: divided}
+    found = standing(SLOT, {ITEMS}, {ITEMS}, last, SERVER, shards=wanted)
+    assert found.state is SlotState.DIVIDED
+    assert f"divided over {divided or 1} shards, and {wanted} are wanted" in found.detail
+    assert standing(SLOT, {ITEMS}, {ITEMS}, {**LAST, SHARDS: wanted}, SERVER, shards=wanted).state is SlotState.READY
+
+
+@pytest.mark.parametrize(
+    ("state", "advice"),
+    [
+        (SlotState.MISSING, "has to be published again as a whole (republish)"),
+        (SlotState.REPLACED, "is only removed if that is asked for (republish now)"),
+        (SlotState.DIVIDED, "publish as it was published before, or under another name"),
+        (SlotState.FOREIGN, "drop it, or choose another name (slot)"),
+    ],
+)
+def test_an_error_names_what_helps(state: SlotState, advice: str) -> None:
+    """To publish again is no help where the slot is of something else, or the rows of another master would be lost."""
+    assert str(SlotLostError("PostgreSQL h:5432/d", "moldau_shop", state, "a detail")).endswith(advice)

@@ -80,3 +80,16 @@ def test_names_that_cannot_be_resolved_and_connections_that_hang(scene: Scene, c
         f"consumer of group g: broker {B} is away: Failed to resolve '{B}': Name or service not known; the connection is retried",
         f"consumer of group g: broker {A} is away: Connection setup timed out in state CONNECT; the connection is retried",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[thrd:main]: TxnCoordinator/0: Failed to add partition: Broker: Producer attempted an operation with an old epoch",
+        "[thrd:main]: Fatal transaction error: Failed to add: Local: This instance has been fenced by a newer instance (_FENCED)",
+        "Fatal error: Broker: There is a newer producer with the same transactionalId which fences the current one",
+    ],
+)
+def test_lines_of_a_producer_that_is_fenced_are_left_to_its_exception(scene: Scene, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    scene.say(text, logging.CRITICAL, "FATAL")
+    assert said(caplog) == []

@@ -1,6 +1,7 @@
 """What goes wrong with PostgreSQL."""
 
 from enum import Enum
+from typing import Final
 
 from moldau.changelog.errors import ChangelogError
 from moldau.model.errors import WorldError
@@ -21,6 +22,8 @@ class SlotState(Enum):
     """The publication has other tables than the changelog, is not there, or is not as it was made."""
     REPLACED = "replaced"
     """The changelog's last commit was not made from this database as it is: another store was promoted, or the server was restored."""
+    DIVIDED = "of rows that are divided otherwise"
+    """The changelog's last commit was made with rows divided over another number of shards: a row would be in two of them."""
     FOREIGN = "foreign"
     """A slot of another database or plugin has the name."""
     UNFINISHED = "unfinished"
@@ -43,14 +46,19 @@ class StreamError(ChangelogError):
     """What the server sends cannot be read."""
 
 
+_HELP: Final = {
+    SlotState.DIVIDED: "publish as it was published before, or under another name",
+    SlotState.FOREIGN: "nothing is done with it: drop it, or choose another name (slot)",
+    SlotState.REPLACED: "what another store has published since is only removed if that is asked for (republish now)",
+}
+_REPUBLISH: Final = "changes since the last commit of the changelog may be missing, so it has to be published again as a whole (republish)"
+
+
 class SlotLostError(ChangelogError):
-    """The slot does not continue where the changelog ends: the changelog has to be published again as a whole."""
+    """The slot does not continue where the changelog ends. The message names what can be done: mostly, to publish again as a whole."""
 
     def __init__(self, server: str, slot: str, state: SlotState, detail: str) -> None:
-        super().__init__(
-            f"{server}: replication slot {slot} is {state.value}: {detail}; changes since the last commit of the changelog may be missing,"
-            " so it has to be published again as a whole (republish)"
-        )
+        super().__init__(f"{server}: replication slot {slot} is {state.value}: {detail}; {_HELP.get(state, _REPUBLISH)}")
         self.slot = slot
         self.state = state
 

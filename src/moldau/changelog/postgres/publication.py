@@ -28,6 +28,16 @@ class Renumbered(NamedTuple):
     lsn: int
 
 
+def published_tables(server: "Server", name: str) -> list[str]:
+    """Tables of the publication `name`, and those that are in the changelog by its comment; none before the first start.
+
+    Where another program has changed the publication, both differ, which the start then names. UnreachableServerError, RefusedError.
+    """
+    with server.connect(name) as connection:
+        catalog = Catalog(server, connection)
+        return sorted({*known_tables(catalog.comment(name)), *(each.published for each in catalog.published(name) or ())})
+
+
 class Publication:
     """Of one changelog; `name` is that of the publication and of the slot. UnreachableServerError, RefusedError, TableError."""
 
@@ -51,14 +61,14 @@ class Publication:
             finally:
                 self._connection = self._catalog = None
 
-    def standing(self, last: Mapping[str, str | int] | None) -> Standing:
-        """How the slot stands to the changelog, whose last commit has this `source`."""
+    def standing(self, last: Mapping[str, str | int] | None, shards: int) -> Standing:
+        """How the slot stands to the changelog, whose last commit has this `source`, if rows are divided over so many shards."""
         self._known = known_tables(self._opened.comment(self._name))
         slot, published = self._opened.slot(self._name), self._opened.published(self._name)
         altered = "" if published is None else self._opened.publication_flaw(self._name)
         if not altered and not {name.published for name in self._tables} <= set(self._known):
             altered = "lacks the comment with its tables: another program has dropped it and made it again"
-        return standing(slot, published, set(self._tables), last, self._opened.place(), altered)
+        return standing(slot, published, set(self._tables), last, self._opened.place(), altered, shards)
 
     def origin(self) -> Mapping[str, str | int]:
         """For the `source` of each commit."""

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from moldau.changelog.all_shards import SHARDS
 from moldau.changelog.postgres.errors import SlotState
 from moldau.changelog.postgres.lsn import lsn_of, lsn_text
 from moldau.changelog.postgres.tables import TableName
@@ -13,6 +14,11 @@ LSN = "lsn"
 READING = "reading"
 """In the `source` of a commit with rows that were there already: `all` while all tables are published, or the name of a table."""
 ALL = "all"
+
+
+def slot_name(changelog: str) -> str:
+    """Of the replication slot and the publication of a changelog, unless another one is chosen."""
+    return f"moldau_{changelog}"
 
 
 class SlotRow(NamedTuple):
@@ -59,14 +65,21 @@ def standing(
     last: Mapping[str, str | int] | None,
     server: ServerPlace,
     altered: str = "",
+    shards: int = 1,
 ) -> Standing:
-    """`last` is the `source` of the changelog's last commit; None if it has none. `altered`: how the publication is not as it was made."""
+    """`last` is the `source` of the changelog's last commit; None if it has none. `altered`: how the publication is not as it was made.
+    `shards`: over how many the rows are to be divided.
+    """
     if slot is not None and (slot.plugin != PLUGIN or not slot.is_of_database):
         return Standing(SlotState.FOREIGN, f"a slot of another {'database' if slot.plugin == PLUGIN else 'plugin'} has this name")
     if last is None:
         return Standing(SlotState.UNFINISHED, "the changelog is empty")
     if LSN not in last:
         return Standing(SlotState.REPLACED, "the last commit of the changelog was not made from this database")
+    if (divided := last.get(SHARDS, 1)) != shards:
+        return Standing(
+            SlotState.DIVIDED, f"the last commit of the changelog was made with rows divided over {divided} shards, and {shards} are wanted"
+        )
     if others := [
         f"{name} {last.get(name, 'unknown')}, not {here}" for name, here in server.origin._asdict().items() if last.get(name) != here
     ]:

@@ -35,7 +35,7 @@ from moldau.changelog.postgres.publication import Publication, Renumbered
 from moldau.changelog.postgres.replication import Received, ReplicationConnection
 from moldau.changelog.postgres.retries import Retries
 from moldau.changelog.postgres.sessions import Server
-from moldau.changelog.postgres.slots import ALL, LSN, READING, Standing
+from moldau.changelog.postgres.slots import ALL, LSN, READING, Standing, slot_name
 from moldau.changelog.postgres.snapshot import Snapshot
 from moldau.changelog.postgres.tables import TableName, TableView, name_of
 from moldau.changelog.postgres.transactions import NewView, Transaction, Transactions, Truncated
@@ -62,6 +62,11 @@ class LogPublisher(Protocol):
     shard: int
     last: CommitRecord | None
 
+    @property
+    def divided_over(self) -> int:
+        """How many shards rows are divided over."""
+        ...
+
     def look(self) -> CommitRecord | None:
         """The last commit in the log; nothing is fenced."""
         ...
@@ -80,6 +85,10 @@ class LogKeys(Protocol):
 
     def of(self, table: str) -> Mapping[str, Key]:
         """Keys of the rows that the log has of a table, by the text of their records' keys."""
+        ...
+
+    def misplaced(self, table: str) -> Mapping[int, Sequence[Key]]:
+        """Keys of rows that are in another shard than rows are divided to, by the shard that they are in."""
         ...
 
 
@@ -133,7 +142,8 @@ class SourceStatistics:
 
 
 class PostgresSource:
-    """Publishes the tables of one database as one shard. Used by one thread; `statistics` by any.
+    """Publishes the tables of one database as one shard, or with a publisher of all shards divided over them. Used by one thread;
+    `statistics` by any.
 
     RefusedError for a name that a slot cannot have, and for another text than a connection string of libpq.
     """
@@ -145,7 +155,7 @@ class PostgresSource:
         self._server = Server(conninfo)
         self._publisher = publisher
         self._keys = keys
-        self._slot = self._choices.slot or f"moldau_{publisher.changelog}"
+        self._slot = self._choices.slot or slot_name(publisher.changelog)
         if not _NAME.fullmatch(self._slot):
             raise RefusedError(
                 f"{self._server.name}: a replication slot cannot be named {self._slot}: it has a to z, 0 to 9 and '_', at most 56;"
@@ -207,7 +217,7 @@ class PostgresSource:
                 self._publisher.start()
                 self._is_started = True
             last = self._publisher.last
-            if found is not None and found.commit > (0 if last is None else last.commit):
+            if found is not None and (found.epoch, found.commit) > ((0, 0) if last is None else (last.epoch, last.commit)):
                 raise PublisherFencedError(self._publisher.changelog, self._publisher.shard, 0 if last is None else last.commit)
             standing = self._check_place(publication, last)
             self._origin = {**publication.origin(), **({ADDRESS: self._choices.address} if self._choices.address else {})}
@@ -242,9 +252,9 @@ class PostgresSource:
 
     def _check_place(self, publication: Publication, last: CommitRecord | None) -> Standing:
         """How the slot stands to the log. SlotLostError where nothing may be published."""
-        standing = publication.standing(None if last is None else last.source)
+        standing = publication.standing(None if last is None else last.source, self._publisher.divided_over)
         match standing.state:
-            case SlotState.FOREIGN:
+            case SlotState.FOREIGN | SlotState.DIVIDED:
                 pass
             case SlotState.REPLACED if self._republish is not Republish.NOW:  # the rows of the one that was promoted would be lost
                 pass
@@ -270,16 +280,19 @@ class PostgresSource:
     def _publish_all(self, publication: Publication) -> None:
         """A new slot, and all rows of its snapshot; what the log has of other rows is deleted."""
         self._state = SourceState.PUBLISHING_ROWS
-        publication.make_anew(before_images=self._choices.before_images, is_first=self._publisher.last is None)
+        is_first = self._publisher.last is None
+        publication.make_anew(before_images=self._choices.before_images, is_first=is_first)
         snapshot = self._first_snapshot(publication)
         views = publication.views()
         tables = {view.table.name: view.table for view in views}
+        self._publish_in_all({READING: ALL})
         for view in views:
-            stale = {} if self._publisher.last is None else dict(self._keys.of(view.table.name))
+            name = view.table.name
+            stale = {} if is_first else dict(self._keys.of(name))
             self._publish_rows(snapshot, view, tables, ALL, stale)
-            deletions = [Change(view.table.name, Op.DELETE, key, None, None) for key in stale.values()]
-            for start in range(0, len(deletions), DELETIONS_MAX):
-                self._publish_commit(deletions[start : start + DELETIONS_MAX], tables, {READING: ALL})
+            self._publish_deletions(name, list(stale.values()), tables)
+            for shard, keys in () if is_first else self._keys.misplaced(name).items():
+                self._publish_deletions(name, keys, tables, shard)
         snapshot.close()
         publication.remember_anew(views)
         self._publish_commit([], tables, {})
@@ -311,6 +324,17 @@ class PostgresSource:
                 stale.pop(view.record_key(change.key), None)
             self._publish_commit(changes, tables, {READING: what})
 
+    def _publish_deletions(self, table: str, keys: Sequence[Key], tables: Mapping[str, Table], shard: int | None = None) -> None:
+        """Of rows that the log has and the table has not; with `shard` of those that are there by mistake."""
+        for start in range(0, len(keys), DELETIONS_MAX):
+            changes = [Change(table, Op.DELETE, key, None, None) for key in keys[start : start + DELETIONS_MAX]]
+            self._publish_commit(changes, tables, {READING: ALL}, shard)
+
+    def _publish_in_all(self, source: Mapping[str, str]) -> None:
+        """A commit without changes in each of several shards, whose next one may be far: replicas see by it whether rows are missing."""
+        if self._publisher.divided_over > 1:
+            self._publish_commit([], {}, source)
+
     def _publish_again(self, view: TableView, renumbered: Renumbered | None = None) -> None:
         """The rows of a table whose columns have changed, as they are now. Changes that come later in the stream may be older than these
         rows: they are repeated in their order, so the last one of each row is right again.
@@ -323,6 +347,7 @@ class PostgresSource:
                 now = publication.view_of(view.name)
                 assert now is not None, "it is locked"
                 self._publish_rows(snapshot, now, {now.table.name: now.table}, view.table.name, {})
+                self._publish_in_all({})
                 snapshot.close()
             publication.remember([view], renumbered)
 
@@ -408,9 +433,12 @@ class PostgresSource:
         self._publish_commit([], {}, {})
         return True
 
-    def _publish_commit(self, changes: Sequence[Change], tables: Mapping[str, Table], source: Mapping[str, str]) -> None:
+    def _publish_commit(
+        self, changes: Sequence[Change], tables: Mapping[str, Table], source: Mapping[str, str], shard: int | None = None
+    ) -> None:
         number, epoch = self._next()
-        commit = Commit(self._publisher.shard, epoch, number, time.time_ns() // 1_000_000, changes, {**self._place(self._lsn), **source})
+        where, now_ms = self._publisher.shard if shard is None else shard, time.time_ns() // 1_000_000
+        commit = Commit(where, epoch, number, now_ms, changes, {**self._place(self._lsn), **source})
         self._publisher.publish([commit], tables)
         self._count([commit])
 

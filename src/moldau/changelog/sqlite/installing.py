@@ -45,7 +45,8 @@ def install(
     *,
     promoted_after: "CommitRecord | None" = None,
 ) -> State:
-    """Publish these tables from now on; None: all whose names do not begin with an underscore. What is published already stays so.
+    """Publish these tables from now on; None: those that were named before, or all whose names do not begin with an underscore. What is
+    published already stays so.
 
     Rows that are there are published, too; not those of a replica that is promoted and has all up to the log's last commit,
     `promoted_after`: it continues after that with the next epoch. SourceError for a table that cannot be published, for a database that is
@@ -66,7 +67,7 @@ def install(
             _check_no_replica(database, changelog, shard)
             state = make_state(database, changelog, shard, epoch=1, sealed=0)
         published = {each.table.name for each in registered(database).values() if each.current}
-        for name in ordinary_tables(database) if tables is None else tables:
+        for name in _selected(database, tables):
             table = source_table(database, changelog, name)
             if table.name not in published:
                 _check_keys(database, changelog, table)
@@ -75,6 +76,15 @@ def install(
                     publish_rows(database, table.name)
                 log.info("table is published: changelog=%s shard=%d table=%s", changelog, shard, table.name)
     return state
+
+
+def _selected(database: sqlite3.Connection, named: Sequence[str] | None) -> Sequence[str]:
+    """Those that are `named` now, all that were so far, or without any all that there are."""
+    if named is not None:
+        database.executemany("INSERT OR IGNORE INTO _changelog_selected (name) VALUES (?)", [(name,) for name in named])
+        return named
+    before = [name for (name,) in database.execute("SELECT name FROM _changelog_selected ORDER BY rowid")]
+    return before or ordinary_tables(database)
 
 
 def refresh(database: sqlite3.Connection) -> bool:

@@ -10,6 +10,7 @@
 * ``_changelog_reading``: tables whose rows are still to be published; if that has begun, after the key `v0`, `v1`, ...
 * ``_changelog_repairing``: tables of which the log may have rows that the table does not have, until deletions of these are in the outbox.
 * ``_changelog_replaced``: rows that a statement under way may replace.
+* ``_changelog_selected``: tables that were named at a start, so that a start without names does not publish others.
 """
 
 import sqlite3
@@ -33,6 +34,7 @@ _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS _changelog_reading (name TEXT PRIMARY KEY, begun INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS _changelog_repairing (name TEXT PRIMARY KEY)",
     "CREATE TABLE IF NOT EXISTS _changelog_replaced (t INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS _changelog_selected (name TEXT PRIMARY KEY)",
 )
 
 

@@ -13,16 +13,17 @@ from moldau.changelog.naming import ADDRESS
 from moldau.changelog.points import reached
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.sqlite.connecting import connect, failures, schema_version, writing
+from moldau.changelog.sqlite.errors import SourceError
 from moldau.changelog.sqlite.installing import Registered, install, refresh, registered, reinstall
 from moldau.changelog.sqlite.outbox import STORE, Sealed, changes_left, commit_of, forget, installed_state, seal, sealed_commits, unsealed
 from moldau.changelog.sqlite.repairing import delete_missing, tables_to_repair
 from moldau.changelog.sqlite.rows import is_reading, publish_next_rows
+from moldau.changelog.values import ALL_SHARDS, Table
 from moldau.client.failures import ClientError
 from moldau.model.errors import MoldauError, PeerError, WorldError
 
 if TYPE_CHECKING:
     from moldau.changelog.sqlite.layout import State
-    from moldau.changelog.values import Table
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,8 @@ _RETRY_S: Final = 1.0
 class Source:
     """The database at `path` as `shard` of a changelog with so many `shards`. Any thread may use it; calls wait for each other.
 
-    `tables`: which are published, None: all whose names do not begin with an underscore. They are prepared at once, so that from then on
+    `tables`: which are published, None: those that were named before, or else all whose names do not begin with an underscore. They are
+    prepared at once, so that from then on
     the changes of all writers are in the outbox. `promoted_after`: of a replica, the log's last commit, which it has applied. `address` is
     where the database's service is reached: commits have it, and `moldau.changelog.masters` finds it. `options` are those of a `Publisher`.
     SourceError, ChangelogError.
@@ -58,6 +60,8 @@ class Source:
         busy_timeout_s: float = BUSY_TIMEOUT_S,
         **options: Any,
     ) -> None:
+        if shard == ALL_SHARDS:
+            raise SourceError(f"changelog {changelog}: a database in SQLite is one shard; rows of PostgreSQL can be divided over all")
         self._publisher = Publisher(bootstrap_servers, changelog, shard, **options)
         self._path = path
         self._database = connect(path, busy_timeout_s)

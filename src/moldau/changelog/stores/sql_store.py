@@ -179,7 +179,7 @@ class SqlStore(ABC, Generic[T]):
 
     def checksum(self, shard: int, table: str, rows: KeyRange = WHOLE) -> Checksum:
         """Over a range."""
-        return checksum_of(row for _, row in self._rows(shard, table, rows))
+        return checksum_of(row for _, row in self.scan(shard, table, rows))
 
     def middle(self, shard: int, table: str, rows: KeyRange) -> Key | None:
         """The key in the middle."""
@@ -198,9 +198,10 @@ class SqlStore(ABC, Generic[T]):
 
     def rows(self, shard: int, table: str, rows: KeyRange) -> Sequence[tuple[Key, Row]]:
         """By key."""
-        return list(self._rows(shard, table, rows))
+        return list(self.scan(shard, table, rows))
 
-    def _rows(self, shard: int, table: str, rows: KeyRange) -> Iterator[tuple[Key, Row]]:
+    def scan(self, shard: int, table: str, rows: KeyRange) -> Iterator[tuple[Key, Row]]:
+        """By key, not all of them in memory."""
         known = self.known(table)
         columns, key = list(known.table.columns.items()), known.table.key
         with self.reading(), self.errors(table):
