@@ -19,7 +19,7 @@ from moldau.streams.errors import BatchError
 from moldau.streams.input_counts import TaskCounted
 from moldau.streams.late import LateRows, execution_of, late_watermark_ms
 from moldau.streams.outputs import BatchNumber, Output
-from moldau.streams.plans import StreamInput, first_offsets
+from moldau.streams.plans import StreamInput, columns_read, first_offsets
 from moldau.streams.points import reached
 from moldau.streams.tier import QueryCounts
 
@@ -36,6 +36,7 @@ class BatchSink:
 
     def __init__(
         self,
+        spark: Any,
         job: str,
         query: str,
         outputs: Sequence[Output],
@@ -46,7 +47,8 @@ class BatchSink:
         inputs: Mapping[str, StreamInput],
         tier: QueryCounts | None = None,
     ) -> None:
-        """`inputs`: those that tasks count, by name."""
+        """`spark` is the session in which the query was started, `inputs` are those that tasks count, by name."""
+        self._spark = spark
         self._job, self._query, self._outputs, self._late = job, query, outputs, late
         self._checkpoint = checkpoint
         self._confirm = confirm
@@ -110,14 +112,23 @@ class BatchSink:
         self._counted.clear()
         audited = () if self._tier is None else self._tier.begin(batch)
         is_counted = bool(audited or self._counted.inputs)
-        order = BatchOrder(batch.planned.time_ms, late_watermark_ms(before), self._counted.directory if is_counted else None, audited)
+        execution = execution_of(self._spark, batch)
+        order = BatchOrder(
+            batch.planned.time_ms,
+            late_watermark_ms(before),
+            self._counted.directory if is_counted else None,
+            audited,
+            columns_read(execution) if self._counted.inputs else {},
+        )
         tasks = rows.sparkSession.sparkContext
         tasks.setLocalProperty(PROPERTY, order.to_text())
         self._write_outputs(rows, batch)
-        tasks.setLocalProperty(PROPERTY, replace(order, directory=None, audited=()).to_text())  # late rows are read a second time
+        tasks.setLocalProperty(
+            PROPERTY, replace(order, directory=None, audited=(), columns={}).to_text()
+        )  # late rows are read a second time
         reached("counts left")
         found = self._counted.read(batch)
-        starts = first_offsets(execution_of(rows.sparkSession, batch)) if before is None else before.inputs
+        starts = first_offsets(execution) if before is None else before.inputs
         self.counts[number] = counts = self._counted.counts(batch, found, starts)
         self._late.write(batch, starts, order.watermark_ms, counts)
         if self._tier is not None:

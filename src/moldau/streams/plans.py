@@ -82,6 +82,42 @@ def first_offsets(execution: Any) -> list[dict[str, Any]]:
     return [json.loads(each.startOffset().get().json()) if each.startOffset().isDefined() else {} for each in relations]
 
 
+def columns_read(execution: Any) -> dict[str, list[str]]:
+    """Which columns a batch reads of the streams that their tasks count, by name; a stream of which it may read all is left out.
+
+    As Spark's optimizer has left it: a projection over a stream, with or without filters between them, makes new rows of the columns that
+    it names, and nothing above it sees another one.
+    """
+    found: dict[str, list[str] | None] = {}
+    for stream, read in _streams(execution.optimizedPlan(), None):
+        name = stream.relation().options().get(_COUNTED_AS)
+        if name is None:
+            continue
+        before = found.get(name, [])
+        found[name] = None if read is None or before is None else [*before, *read]
+    return {name: sorted(set(columns)) for name, columns in found.items() if columns is not None}
+
+
+def _streams(node: Any, read: list[str] | None) -> Iterator[tuple[Any, list[str] | None]]:
+    """The streams below a node, each with the columns of it that are read: `read` by what is above the node, None if that may be all."""
+    name = node.nodeName()
+    if name.startswith("StreamingDataSourceV2"):
+        yield node, read
+        return
+    if name == "Project":
+        read = _names(node.references())
+    elif name == "Filter" and read is not None:
+        read = [*read, *_names(node.references())]
+    else:
+        read = None
+    for each in _items(node.children()):
+        yield from _streams(each, read)
+
+
+def _names(attributes: Any) -> list[str]:
+    return [each.name() for each in _items(attributes.toSeq())]
+
+
 def topics_read(frame: Any, among: Collection[str]) -> set[str]:
     """Which of these topics a DataFrame reads, by whichever option its sources name them."""
     options = [node.extraOptions() for node in _nodes(_plan(frame)) if node.nodeName() == _SOURCE]

@@ -373,7 +373,7 @@ class JobRun:
             tier = self._tier.of_query(self._spark, query.name, [each.place for each in query.outputs], checkpoint)
             frame = with_rows_counted(frame)
         inputs = task_counted_inputs(query.frame)
-        sink = BatchSink(self._job, query.name, query.outputs, late, checkpoint, self._confirm, self._announce, inputs, tier)
+        sink = BatchSink(self._spark, self._job, query.name, query.outputs, late, checkpoint, self._confirm, self._announce, inputs, tier)
         writer = (
             frame.writeStream.foreachBatch(sink)
             .queryName(f"{self._claim.job}/{query.name}")

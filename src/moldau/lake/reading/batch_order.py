@@ -5,8 +5,8 @@ knows both before the batch's tasks begin, and gives them as the local property 
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 PROPERTY: Final = "moldau.batch"
@@ -24,10 +24,12 @@ class BatchOrder:
     """Where tasks leave their counts, if anything is to be counted; the driver sees it too."""
     audited: Sequence[str] = ()
     """Topics whose events are counted for the audit."""
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By the name under which an input is counted: the columns that the batch reads, if not all; tasks may fill the others with nulls."""
 
     def to_text(self) -> str:
         """The property."""
-        return json.dumps([self.time_ms, self.watermark_ms, self.directory, list(self.audited)])
+        return json.dumps([self.time_ms, self.watermark_ms, self.directory, list(self.audited), dict(self.columns)])
 
 
 def batch_order() -> BatchOrder | None:

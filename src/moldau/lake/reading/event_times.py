@@ -34,6 +34,11 @@ class EventTimes:
     """The column with the time of the record in the log."""
     future_ms: int
 
+    @property
+    def needed(self) -> frozenset[str]:
+        """The columns of which the times are made, and what is counted."""
+        return frozenset((self.path[0], self.logged, _ERROR))
+
     def of_batch(self, order: BatchOrder | None) -> "BatchTimes":
         """Those of a batch; without an order it has the time of this task."""
         order = order or BatchOrder(now_ms())

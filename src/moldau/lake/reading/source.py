@@ -186,16 +186,20 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from moldau.lake.reading.batch_order import batch_order
         from moldau.lake.reading.counting import ordered_counts
         from moldau.lake.reading.event_times import EventTimes
+        from moldau.lake.reading.narrowing import narrowed
         from moldau.lake.reading.tasks import read_ranges
         from moldau.lake.reading.watermark import with_watermark
 
         if not isinstance(partition, RangesPartition):
             return
         order = batch_order()
-        times = self.column.of_batch(order) if isinstance(self.column, EventTimes) else None
-        counting = ordered_counts(order, None if times is None else self.options.counted_as)
-        rows = read_ranges(self.options, self.shape, partition.value, times, counting)
-        yield from rows if self.column is None or times is not None else with_watermark(rows, order)
+        if isinstance(self.column, EventTimes):
+            shape, fill = narrowed(self.shape, self.column, order, self.options.counted_as)
+            counting = ordered_counts(order, self.options.counted_as)
+            yield from map(fill, read_ranges(self.options, shape, partition.value, self.column.of_batch(order), counting))
+            return
+        rows = read_ranges(self.options, self.shape, partition.value, counting=ordered_counts(order, None))
+        yield from rows if self.column is None else with_watermark(rows, order)
 
     def commit(self, end: dict[str, Any]) -> None:
         """The sink has everything below `end`."""
