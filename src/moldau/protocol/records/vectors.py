@@ -21,7 +21,7 @@ _VARINT_BYTES_MAX = 10
 
 
 def record_spans(batches: Sequence[tuple[Buffer, int]]) -> tuple[Bytes8, Int64s, Int64s]:
-    """The bytes of the records of batches, each given with its number of records, behind each other and with SLACK; where each record starts
+    """The bytes of the records of batches, each given with its number of records, behind each other, and SLACK; where each record starts
     (after its length) and ends in them. CorruptBatchError for a batch whose records do not fill it.
     """
     joined = b"".join([*(records for records, _ in batches), SLACK])
