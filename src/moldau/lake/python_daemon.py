@@ -11,7 +11,7 @@ from typing import Final
 
 MODULE: Final = __name__
 SETTING: Final = "spark.python.daemon.module"
-_USED: Final = (
+USED: Final = (
     "pyspark.worker",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.worker.write_into_data_source",
@@ -32,7 +32,7 @@ _USED: Final = (
 
 def import_used() -> None:
     """Whatever of it is installed: a worker that lacks something says so itself."""
-    for name in _USED:
+    for name in USED:
         with suppress(ImportError):
             importlib.import_module(name)
     gc.collect()
