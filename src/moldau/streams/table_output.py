@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from moldau.lake.python_tasks import begun_early
 from moldau.lake.tables.committing import LoadConflictError, LoadedOffset, TableWriter, commit, discard
 from moldau.lake.tables.data_files import DAY, HOUR, PARTITIONINGS, TIME_FIELDS, DataFile, PartitionWriter, files_of
 from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat
@@ -172,7 +173,7 @@ class TableOutput:
             none_ms=batch.planned.time_ms,
             settings=StoreSettings.of_driver(self.path),
         )
-        reports = rows.withColumn(_TIME, time).mapInArrow(run, _REPORT).collect()
+        reports = rows.withColumn(_TIME, time).mapInArrow(begun_early(run), _REPORT).collect()
         return [DataFile(each.path, json.loads(each.partition), each.size, each.rows, each.statistics) for each in reports]
 
 
