@@ -17,7 +17,7 @@ from moldau.audit.tree import TierTree
 from moldau.audit.verdicts import Report, Verdict
 from moldau.client import Producer
 from moldau.client.cluster import Cluster
-from moldau.streams import StreamJob, table_output, tier, windows
+from moldau.streams import StreamJob, batches, table_output, tier, windows
 from moldau.streams.errors import StreamError
 from moldau.streams.points import reached
 from moldau.testing.broker import Broker
@@ -141,7 +141,7 @@ def test_events_are_counted_once_wherever_a_batch_fails(departures: Departures, 
     for at in ("table committed", "counts left", "counts published"):
         departures.send(12)
         with monkeypatch.context() as patch:
-            for module in (table_output, tier):
+            for module in (table_output, batches, tier):
                 patch.setattr(module, "reached", cut(at, reached))
             with pytest.raises(StreamError, match=at):
                 departures.job(records_max=20).run(once=True)

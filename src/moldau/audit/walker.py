@@ -105,17 +105,10 @@ class Walker:
         import numpy as np
 
         from moldau.audit.vectors import count_spans
-        from moldau.protocol.records.vectors import SLACK, record_starts, spans, varints
+        from moldau.protocol.records.vectors import record_spans, spans, varints
 
-        starts: list[int] = []
-        ends: list[int] = []
-        base = 0
-        for section in sections:
-            record_starts(section.records, section.count, base, starts, ends)
-            base += len(section.records)
-        data = np.frombuffer(b"".join([*(section.records for section in sections), SLACK]), np.uint8)
-        limits = np.array(ends, np.int64)
-        position = np.array(starts, np.int64) + 1  # attributes
+        data, starts, limits = record_spans([(section.records, section.count) for section in sections])
+        position = starts + 1  # attributes
         delta, position = varints(data, position)
         _, position = varints(data, position)  # offset
         _, position, _ = spans(data, position, limits)  # key

@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from moldau.lake import python_daemon
+from moldau.lake.spark_home import linked_home
 from moldau.lake.spark_processes import SparkProcesses
 from moldau.model.extras import require
 from moldau.model.host_port import Address, parse_host_port
@@ -240,7 +242,7 @@ def _starting(directory: str, given: SparkProcesses | None) -> Iterator[SparkPro
     silence_py4j(processes)
     spark_log = os.path.join(directory, "spark.log")
     try:
-        with _errors_to(spark_log), processes.starting(), _modules_found(), _own_interrupt():
+        with _errors_to(spark_log), processes.starting(), linked_home(directory), _modules_found(), _own_interrupt():
             yield processes
     except (PySparkException, Py4JError) as error:
         raise SessionError(f"Spark did not start: {_first_error(spark_log) or error}; more in {spark_log}") from error
@@ -311,6 +313,7 @@ def _settings(directory: str, master: str | None, cores: int, memory: str, task_
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.session.timeZone": "UTC",
         "spark.local.dir": os.path.join(directory, "tmp"),
+        python_daemon.SETTING: python_daemon.MODULE,
         "spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={os.path.join(directory, "tmp")}" -XX:-UsePerfData {_ARROW}',
         "spark.executor.extraJavaOptions": _ARROW,
         "spark.sql.warehouse.dir": os.path.join(directory, "warehouse"),

@@ -14,6 +14,7 @@ import pyarrow as pa
 from moldau.lake.avro.columns import latest_schema
 from moldau.lake.avro.encoding import AvroEncoder, check_columns, derived_schema
 from moldau.lake.avro.schemas import AvroSchemaError, AvroText, texts
+from moldau.lake.python_tasks import begun_early
 from moldau.registry.client import RegistryClient, RegistryError
 from moldau.streams.errors import StreamError
 
@@ -87,7 +88,7 @@ def with_value(rows: Any, values: AvroValues, event: str, value: str) -> Any:
     event_type = rows.schema[event].dataType
     schema_id, text = values.registered(arrow_schema_of(event_type))
     step = partial(encoded, schema_id=schema_id, schema=text, event=event, value=value)
-    return rows.mapInArrow(step, schema)
+    return rows.mapInArrow(begun_early(step), schema)
 
 
 def arrow_columns(rows: Any, fields: tuple[str, ...]) -> Any:

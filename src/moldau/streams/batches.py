@@ -8,18 +8,23 @@ twice.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from moldau.lake.reading.counting import PROPERTY as COUNTS
-from moldau.lake.reading.watermark import PROPERTY as WATERMARK
+from moldau.lake.reading.batch_order import PROPERTY, BatchOrder
 from moldau.streams.checkpoints import Checkpoint
 from moldau.streams.errors import BatchError
-from moldau.streams.late import LateRows, late_watermark_ms
+from moldau.streams.input_counts import TaskCounted
+from moldau.streams.late import LateRows, execution_of, late_watermark_ms
 from moldau.streams.outputs import BatchNumber, Output
+from moldau.streams.plans import StreamInput, columns_read, first_offsets
 from moldau.streams.points import reached
 from moldau.streams.tier import QueryCounts
+
+if TYPE_CHECKING:
+    from moldau.lake.reading.input_counts import InputCounts
 
 
 class JobStoppingError(Exception):
@@ -31,6 +36,7 @@ class BatchSink:
 
     def __init__(
         self,
+        spark: Any,
         job: str,
         query: str,
         outputs: Sequence[Output],
@@ -38,13 +44,17 @@ class BatchSink:
         checkpoint: Checkpoint,
         confirm: Callable[[], object],
         announce: Callable[[str, str], object],
-        counts: QueryCounts | None = None,
+        inputs: Mapping[str, StreamInput],
+        tier: QueryCounts | None = None,
     ) -> None:
+        """`spark` is the session in which the query was started, `inputs` are those that tasks count, by name."""
+        self._spark = spark
         self._job, self._query, self._outputs, self._late = job, query, outputs, late
         self._checkpoint = checkpoint
         self._confirm = confirm
         self._announce = announce
-        self._counts = counts
+        self._counted = TaskCounted(inputs, checkpoint)
+        self._tier = tier
         self._run: str | None = None
         self._gate = threading.Lock()
         self._stopping = False
@@ -52,6 +62,8 @@ class BatchSink:
         """The number of the last batch of this process."""
         self.idle: int | None = None
         """The same, if that batch read nothing that the one before had not read."""
+        self.counts: dict[int, dict[str, InputCounts | None]] = {}
+        """By batch, of those that were written and not yet reported: what tasks have counted of inputs; None: not of all that was read."""
         self.failure: Exception | None = None
         """Why a batch was not written: what Spark has of it is text."""
 
@@ -97,23 +109,41 @@ class BatchSink:
         reached("batch begun")
         batch = BatchNumber(self._job, self._query, self._run, number, self._checkpoint.batch(number))
         before = self._checkpoint.batch(number - 1) if number else None
+        self._counted.clear()
+        audited = () if self._tier is None else self._tier.begin(batch)
+        is_counted = bool(audited or self._counted.inputs)
+        execution = execution_of(self._spark, batch)
+        order = BatchOrder(
+            batch.planned.time_ms,
+            late_watermark_ms(before),
+            self._counted.directory if is_counted else None,
+            audited,
+            columns_read(execution) if self._counted.inputs else {},
+        )
         tasks = rows.sparkSession.sparkContext
-        tasks.setLocalProperty(WATERMARK, str(late_watermark_ms(before)))
-        if self._counts is not None:
-            tasks.setLocalProperty(COUNTS, self._counts.begin(batch))
-        if len(self._outputs) == 1:
-            self._outputs[0].write(rows, batch)
-        else:
-            rows.persist()
-            try:
-                for output in self._outputs:
-                    output.write(rows, batch)
-            finally:
-                rows.unpersist()
-        if self._counts is not None:
-            tasks.setLocalProperty(COUNTS, None)  # late rows are read a second time
-        self._late.write(batch, before)
-        if self._counts is not None:
-            self._counts.publish(batch, before)
+        tasks.setLocalProperty(PROPERTY, order.to_text())
+        self._write_outputs(rows, batch)
+        tasks.setLocalProperty(
+            PROPERTY, replace(order, directory=None, audited=(), columns={}).to_text()
+        )  # late rows are read a second time
+        reached("counts left")
+        found = self._counted.read(batch)
+        starts = first_offsets(execution) if before is None else before.inputs
+        self.counts[number] = counts = self._counted.counts(batch, found, starts)
+        self._late.write(batch, starts, order.watermark_ms, counts)
+        if self._tier is not None:
+            self._tier.publish(batch, found.audited, starts)
+        self._counted.clear()
         reached("batch written")
         return before is not None and before.inputs == batch.planned.inputs
+
+    def _write_outputs(self, rows: Any, batch: BatchNumber) -> None:
+        if len(self._outputs) == 1:
+            self._outputs[0].write(rows, batch)
+            return
+        rows.persist()
+        try:
+            for output in self._outputs:
+                output.write(rows, batch)
+        finally:
+            rows.unpersist()

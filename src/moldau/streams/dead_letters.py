@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from moldau.lake.python_tasks import begun_early
 from moldau.lake.reading.event_shape import SCHEMA, local_directory, task_directory
 
 _RECORD = ("topic", "partition", "offset", "timestamp", "key")
@@ -27,7 +28,7 @@ def with_dead_letters(rows: Any, directory: str, *, value: str, error: str) -> A
 
     schema = StructType([field for field in rows.schema.fields if field.name != value])
     step = partial(put_aside, directory=local_directory(directory), value=value, error=error)
-    return rows.mapInArrow(step, schema)
+    return rows.mapInArrow(begun_early(step), schema)
 
 
 def put_aside(batches: Iterator[Any], *, directory: str, value: str, error: str) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from moldau.lake.reading.event_times import COLUMN as EVENT_TIME
 from moldau.lake.reading.watermark import COLUMN as WATERMARK
 from moldau.streams.dead_letters import with_dead_letters
 from moldau.streams.json_values import CORRUPT, is_corrupt, json_event, json_schema
@@ -19,7 +20,6 @@ from moldau.streams.progress import AHEAD, LATE, LATEST_MS, METRIC, NEWEST_MS, R
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-EVENT_TIME: Final = "event_time"
 FORMATS: Final = ("bytes", "json", "avro", "protobuf", "tracked")
 LATE_MS: Final = "_late_ms"
 """Of late rows, where they are written: how long before the watermark they were."""
@@ -121,12 +121,22 @@ def read_topic(spark: Any, given: TopicInput, *, brokers: str, group: str, dead_
     reader = (
         spark.readStream.format("moldau")
         .options(**{"kafka.bootstrap.servers": brokers, "subscribe": given.topic, "startingOffsets": given.start})
-        .options(groupId=group, isolationLevel="read_committed", watermarkColumn="true")
+        .options(groupId=group, isolationLevel="read_committed")
     )
     if given.records_max is not None:
         reader = reader.option("maxOffsetsPerTrigger", given.records_max)
     reader = reader.options(**given.options)
-    rows, undecodable = _registered(reader, given, dead_letters) if given.is_decoded else _raw(reader, given, dead_letters, WATERMARK)
+    time = given.time or _time_of_format(given)
+    if given.is_decoded or (given.format == "bytes" and time == _timestamp(given)):
+        future = f"{duration_ms('future', given.future)}ms"
+        reader = reader.options(eventTime=time, eventTimeFuture=future, countedAs=given.counted_as)
+        beside = f"{EVENT_TIME} timestamp"
+    else:
+        reader = reader.option("watermarkColumn", "true")
+        beside = f"{WATERMARK} bigint"
+    rows, undecodable = _registered(reader, given, dead_letters) if given.is_decoded else _raw(reader, given, dead_letters, beside)
+    if EVENT_TIME in rows.columns:
+        return rows.filter(~undecodable).drop(_ERROR).withWatermark(EVENT_TIME, given.delay)
     return _timed(rows, given, undecodable)
 
 
@@ -175,10 +185,11 @@ def pinned(given: TopicInput) -> TopicInput:
 
 
 def _raw(reader: Any, given: TopicInput, dead_letters: str, *beside: str) -> tuple[Any, Any]:
-    """Rows, and which of them cannot be decoded. `beside` are columns of numbers that the source has."""
+    """Rows, and which of them cannot be decoded. `beside` are columns that the source has too, with their types."""
     from pyspark.sql import functions
 
-    records = reader.schema(", ".join([_BYTES, *(f"{name} bigint" for name in beside)])).load()
+    records = reader.schema(", ".join([_BYTES, *beside])).load()
+    beside = tuple(each.split()[0] for each in beside)
     if given.format == "bytes":
         return records, functions.lit(False)
     assert given.schema is not None
@@ -217,7 +228,7 @@ def _registered(reader: Any, given: TopicInput, dead_letters: str) -> tuple[Any,
     if given.undecodable == DEAD_LETTERS:
         reader = reader.option("deadLetterPath", dead_letters)
     rows = reader.load()
-    _check_names(given, [name for name in rows.columns if not name.startswith("_")])
+    _check_names(given, [name for name in rows.columns[:-1] if not name.startswith("_")])
     return rows, functions.lit(False) if given.undecodable == STOP else functions.col(_ERROR).isNotNull()
 
 
@@ -229,7 +240,7 @@ def _check_names(given: TopicInput, names: list[str]) -> None:
 
 
 def _timed(rows: Any, given: TopicInput, undecodable: Any) -> Any:
-    """With `event_time`, its watermark, and the counts; without the rows that are skipped."""
+    """With `event_time`, its watermark, and the counts, where the time is an expression of Spark; without the rows that are skipped."""
     from pyspark.sql import functions
 
     rows, ahead = _with_event_time(rows, given, functions.current_timestamp())
@@ -271,13 +282,18 @@ def _timestamp(given: TopicInput) -> str:
     return "timestamp" if given.format == "bytes" else "_timestamp"
 
 
+def _time_of_format(given: TopicInput) -> str:
+    """The column with the time of rows for which none is named."""
+    return "header.time" if given.format == "tracked" else _timestamp(given)
+
+
 def _with_event_time(rows: Any, given: TopicInput, now: Any) -> tuple[Any, Any]:
     """Rows with the time that they have themselves and `event_time`, and which of them are too far ahead of `now`. ValueError."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions
 
     logged = functions.least(functions.col(_timestamp(given)), now)
-    time = given.time or ("header.time" if given.format == "tracked" else _timestamp(given))
+    time = given.time or _time_of_format(given)
     try:
         kind = rows.select(functions.expr(time)).schema[0].dataType.simpleString()
     except PySparkException as error:

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from moldau.lake.reading.event_times import COLUMN as EVENT_TIME
 from moldau.lake.tables.places.addresses import absolute
 from moldau.streams.avro_values import AvroValues
 from moldau.streams.compacted import CompactedStore, compacted_store
 from moldau.streams.errors import StreamError
-from moldau.streams.inputs import EVENT_TIME, STOP, TopicInput, pinned, read_topic
+from moldau.streams.inputs import STOP, TopicInput, pinned, read_topic
 from moldau.streams.late import LateOutput, late_output
 from moldau.streams.names import NAME, parse_job_name
 from moldau.streams.outputs import Output, TopicOutput, columns_of

@@ -15,12 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from moldau.lake.reading.event_times import COLUMN as EVENT_TIME
+from moldau.lake.reading.input_counts import InputCounts
 from moldau.lake.reading.watermark import COLUMN as WATERMARK
 from moldau.streams.checkpoints import PlannedBatch
 from moldau.streams.errors import BatchError
-from moldau.streams.inputs import EVENT_TIME, LATE_MS, TopicInput, read_range
+from moldau.streams.inputs import LATE_MS, TopicInput, read_range
 from moldau.streams.outputs import BatchNumber, Output
-from moldau.streams.plans import counted_inputs, first_offsets
+from moldau.streams.plans import counted_inputs
 from moldau.streams.points import reached
 from moldau.streams.progress import LATE, METRIC
 
@@ -92,16 +94,20 @@ class LateRows:
     def __init__(self, spark: Any, outputs: Sequence[LateOutput]) -> None:
         self._spark, self._outputs = spark, outputs
 
-    def write(self, batch: BatchNumber, before: PlannedBatch | None) -> None:
-        """After the batch's outputs. `before` is the batch before, None for the first, whose watermark is 1970. WorldError, BatchError."""
+    def write(
+        self, batch: BatchNumber, starts: Sequence[Mapping[str, Any]], watermark_ms: int, counts: Mapping[str, InputCounts | None]
+    ) -> None:
+        """After the batch's outputs: `starts` are where it began to read, `counts` what its tasks have counted. WorldError, BatchError."""
         if not self._outputs:
             return
         reached("outputs written")
-        execution = execution_of(self._spark, batch)
-        counts = observed(execution)
+        by_spark: Mapping[str, Mapping[str, Any]] | None = None
         for each in self._outputs:
-            if has_late_rows(counts, each.given.counted_as):
-                each.write(self._spark, batch, first_offsets(execution) if before is None else before.inputs, late_watermark_ms(before))
+            name = each.given.counted_as
+            if name not in counts and by_spark is None:
+                by_spark = observed(execution_of(self._spark, batch))
+            if has_late_rows(name, counts, by_spark or {}):
+                each.write(self._spark, batch, starts, watermark_ms)
                 reached("late rows written")
 
 
@@ -118,10 +124,13 @@ def late_watermark_ms(before: PlannedBatch | None) -> int:
     return 0 if before is None else before.watermark_ms
 
 
-def has_late_rows(counts: Mapping[str, Mapping[str, Any]], name: str) -> bool:
-    """Whether an input of a batch has any, by what was observed. BatchError without the count: late rows are never left out silently."""
+def has_late_rows(name: str, by_tasks: Mapping[str, InputCounts | None], by_spark: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether an input of a batch has any, or may have. BatchError if it was not counted: late rows are never left out silently."""
+    if name in by_tasks:
+        found = by_tasks[name]
+        return found is None or found.late > 0
     try:
-        return bool(counts[METRIC + name].get(LATE))
+        return bool(by_spark[METRIC + name].get(LATE))
     except KeyError:
         raise BatchError(f"topic {name}: Spark has no count of the batch's late rows") from None
 

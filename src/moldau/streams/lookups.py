@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from moldau.lake.python_tasks import begun_early
 from moldau.streams.versions import Note, TaskBatch, current_batch, noted
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def with_lookup(rows: Any, store: Store, keys: Sequence[str], added: "StructType
         dropped=tuple(dropped),
         inner=how == "inner",
     )
-    return rows.mapInArrow(step, schema)
+    return rows.mapInArrow(begun_early(step), schema)
 
 
 def added_names(rows: Any, theirs: Sequence[str], keys: Sequence[str], version: str, how: str) -> Mapping[str, str]:

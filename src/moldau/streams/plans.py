@@ -3,9 +3,11 @@
 import json
 import re
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from moldau.lake.reading.event_times import COLUMN as EVENT_TIME
 from moldau.model.topic_names import matches
 from moldau.streams.shape import Operator
 
@@ -13,7 +15,7 @@ _ID = re.compile(r"#\d+L?")
 """Numbers of columns, which are others in each plan."""
 _MICROSECONDS = re.compile(r"\b(\d{4,})(?:L|BL)?\b")
 _GAP = re.compile(r"CAST\('([^']*)' AS INTERVAL\)")
-_SOURCE = "StreamingRelationV2"
+_SOURCE, _COUNTED_AS = "StreamingRelationV2", "countedAs"
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 
 
@@ -22,22 +24,53 @@ def inputs_of(frame: Any) -> tuple[str, ...]:
     return tuple(_input(node) for node in _nodes(_plan(frame)) if node.nodeName().startswith("StreamingRelation"))
 
 
-def counted_inputs(frame: Any, prefix: str) -> dict[str, list[int]]:
-    """The streams that are observed under names with this prefix, by the rest of the name: their numbers in a checkpoint.
+@dataclass(frozen=True, slots=True)
+class StreamInput:
+    """A stream of a query."""
 
-    Spark gives a stream that stands in a plan twice one number.
-    """
-    sources: list[Any] = []
+    topic: str
+    number: int
+    """In a checkpoint."""
+
+
+def counted_inputs(frame: Any, prefix: str) -> dict[str, list[int]]:
+    """The streams that are counted, by name: by their tasks, or observed under `prefix` and the name. Their numbers in a checkpoint."""
     found: dict[str, list[int]] = {}
+    for node, number in _with_numbers(frame):
+        if node.nodeName() == "CollectMetrics" and node.name().startswith(prefix):
+            found.setdefault(node.name().removeprefix(prefix), []).append(number)
+        elif (name := _counted_as(node)) is not None:
+            found.setdefault(name, []).append(number)
+    return found
+
+
+def task_counted_inputs(frame: Any) -> dict[str, StreamInput]:
+    """The streams that their tasks count, by name; of one that stands in the plan several times the first."""
+    found: dict[str, StreamInput] = {}
+    for node, number in _with_numbers(frame):
+        if (name := _counted_as(node)) is not None:
+            found.setdefault(name, StreamInput(node.extraOptions().get("subscribe"), number))
+    return found
+
+
+def _with_numbers(frame: Any) -> Iterator[tuple[Any, int]]:
+    """The nodes of a plan, each with the number of the last stream before it. Spark gives a stream that stands in it twice one number."""
+    sources: list[Any] = []
     number = -1
     for node in _nodes(_plan(frame)):
         if node.nodeName().startswith("StreamingRelation"):
             number = next((each for each, known in enumerate(sources) if known.equals(node)), len(sources))
             if number == len(sources):
                 sources.append(node)
-        elif node.nodeName() == "CollectMetrics" and node.name().startswith(prefix):
-            found.setdefault(node.name().removeprefix(prefix), []).append(number)
-    return found
+        yield node, number
+
+
+def _counted_as(node: Any) -> str | None:
+    """The name under which the tasks of a stream count it; None if they do not: they make its event times, or nothing is counted."""
+    if node.nodeName() != _SOURCE or _items(node.output())[-1].name() != EVENT_TIME:
+        return None
+    name: str | None = node.extraOptions().get(_COUNTED_AS)
+    return name
 
 
 def first_offsets(execution: Any) -> list[dict[str, Any]]:
@@ -47,6 +80,42 @@ def first_offsets(execution: Any) -> list[dict[str, Any]]:
         if node.nodeName().startswith("StreamingDataSourceV2") and not any(known.equals(node) for known in relations):
             relations.append(node)
     return [json.loads(each.startOffset().get().json()) if each.startOffset().isDefined() else {} for each in relations]
+
+
+def columns_read(execution: Any) -> dict[str, list[str]]:
+    """Which columns a batch reads of the streams that their tasks count, by name; a stream of which it may read all is left out.
+
+    As Spark's optimizer has left it: a projection over a stream, with or without filters between them, makes new rows of the columns that
+    it names, and nothing above it sees another one.
+    """
+    found: dict[str, list[str] | None] = {}
+    for stream, read in _streams(execution.optimizedPlan(), None):
+        name = stream.relation().options().get(_COUNTED_AS)
+        if name is None:
+            continue
+        before = found.get(name, [])
+        found[name] = None if read is None or before is None else [*before, *read]
+    return {name: sorted(set(columns)) for name, columns in found.items() if columns is not None}
+
+
+def _streams(node: Any, read: list[str] | None) -> Iterator[tuple[Any, list[str] | None]]:
+    """The streams below a node, each with the columns of it that are read: `read` by what is above the node, None if that may be all."""
+    name = node.nodeName()
+    if name.startswith("StreamingDataSourceV2"):
+        yield node, read
+        return
+    if name == "Project":
+        read = _names(node.references())
+    elif name == "Filter" and read is not None:
+        read = [*read, *_names(node.references())]
+    else:
+        read = None
+    for each in _items(node.children()):
+        yield from _streams(each, read)
+
+
+def _names(attributes: Any) -> list[str]:
+    return [each.name() for each in _items(attributes.toSeq())]
 
 
 def topics_read(frame: Any, among: Collection[str]) -> set[str]:

@@ -5,23 +5,31 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
+from moldau.lake.reading.input_counts import InputCounts
 from moldau.streams.checkpoints import positions_of
-from moldau.streams.reports import InputCounts, QueryReport
+from moldau.streams.reports import QueryReport
 
 METRIC: Final = "moldau input "
 """Before the topics' name: what is counted of an input's records, with Spark's `observe`."""
 ROWS, AHEAD, WITHOUT_TIME, UNDECODABLE, NEWEST_MS = "rows", "ahead", "without_time", "undecodable", "newest_ms"
 LATE, LATEST_MS = "late", "latest_ms"
+"""Of these, each is a field of InputCounts."""
 
 
-def after_batch(report: QueryReport, progress: Mapping[str, Any]) -> QueryReport:
-    """The report when one more batch has been written. `progress` is Spark's of that batch, observed metrics as dictionaries."""
+def input_counts(progress: Mapping[str, Any], by_tasks: Mapping[str, InputCounts | None]) -> dict[str, InputCounts]:
+    """What is known of the inputs of a batch: what Spark has observed, and what tasks have counted."""
+    observed = {
+        name.removeprefix(METRIC): InputCounts(**{field: count for field, count in counts.items() if count is not None})
+        for name, counts in (progress.get("observedMetrics") or {}).items()
+        if name.startswith(METRIC)
+    }
+    return {**observed, **{name: counts for name, counts in by_tasks.items() if counts is not None}}
+
+
+def after_batch(report: QueryReport, progress: Mapping[str, Any], counts: Mapping[str, InputCounts]) -> QueryReport:
+    """The report when one more batch has been written. `progress` is Spark's of that batch, `counts` those of its inputs."""
     ends = positions_of([_text(source.get("endOffset")) for source in progress.get("sources", ())])
-    inputs = dict(report.inputs)
-    for name, counts in (progress.get("observedMetrics") or {}).items():
-        if name.startswith(METRIC):
-            topic = name.removeprefix(METRIC)
-            inputs[topic] = _added(inputs.get(topic, InputCounts()), counts)
+    inputs = {**report.inputs, **{name: report.inputs.get(name, InputCounts()).plus(each) for name, each in counts.items()}}
     operators = progress.get("stateOperators", ())
     begun_ms, took_ms = _milliseconds(progress["timestamp"]), int(progress.get("batchDuration", 0))
     return replace(
@@ -44,12 +52,12 @@ def late_rows(progress: Mapping[str, Any]) -> int:
     return sum(int(each["numRowsDroppedByWatermark"]) for each in progress.get("stateOperators", ()))
 
 
-def late_lines(progress: Mapping[str, Any]) -> list[str]:
-    """What the log says of the late rows of a batch."""
+def late_lines(progress: Mapping[str, Any], counts: Mapping[str, InputCounts]) -> list[str]:
+    """What the log says of the late rows of a batch, of whose inputs there are these counts."""
     found = [
-        f"topic {name.removeprefix(METRIC)}: {counts[LATE]} records were late, the latest by {lateness(counts[LATEST_MS])}"
-        for name, counts in (progress.get("observedMetrics") or {}).items()
-        if name.startswith(METRIC) and counts.get(LATE)
+        f"topic {name}: {each.late} records were late, the latest by {lateness(each.latest_ms or 0)}"
+        for name, each in counts.items()
+        if each.late
     ]
     if dropped := late_rows(progress):
         found.append(f"{dropped} late rows, or groups of rows that a task had aggregated, were dropped")
@@ -60,22 +68,6 @@ def lateness(duration_ms: int) -> str:
     """For people: `26:03:12` are hours, minutes and seconds."""
     minutes, seconds = divmod(duration_ms // 1000, 60)
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
-
-
-def _added(before: InputCounts, counts: Mapping[str, Any]) -> InputCounts:
-    return InputCounts(
-        before.rows + (counts.get(ROWS) or 0),
-        before.ahead + (counts.get(AHEAD) or 0),
-        before.without_time + (counts.get(WITHOUT_TIME) or 0),
-        before.undecodable + (counts.get(UNDECODABLE) or 0),
-        _greater(before.newest_ms, counts.get(NEWEST_MS)),
-        before.late + (counts.get(LATE) or 0),
-        _greater(before.latest_ms, counts.get(LATEST_MS)),
-    )
-
-
-def _greater(first: int | None, second: int | None) -> int | None:
-    return second if first is None else first if second is None else max(first, second)
 
 
 def _watermark(progress: Mapping[str, Any]) -> int | None:

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any
 
+from moldau.lake.reading.input_counts import InputCounts
+
 _VERSION = 1
 
 
@@ -20,25 +22,6 @@ class JobState(Enum):
     RUNNING = "running"
     STOPPED = "stopped"
     FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class InputCounts:
-    """Of the records of one input, since the job's first start."""
-
-    rows: int = 0
-    ahead: int = 0
-    """Records whose time was beyond the bound for the future: the time of the record in the log was taken."""
-    without_time: int = 0
-    """Records without an event time: the time of the record in the log was taken."""
-    undecodable: int = 0
-    """Records that are no rows, since their values cannot be read."""
-    newest_ms: int | None = None
-    """Timestamp of the newest record that was read."""
-    late: int = 0
-    """Records at or before the watermark by which Spark drops the late ones of their batch."""
-    latest_ms: int | None = None
-    """How long before that watermark the one was that came latest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from moldau.streams.errors import BatchError, StreamError, cause_of
 from moldau.streams.generations import beside_name, directory_in, encode_generations, suffix_in
 from moldau.streams.late import LateRows
 from moldau.streams.orders import JobOrders
-from moldau.streams.plans import runs_by_clock, topics_read
+from moldau.streams.plans import runs_by_clock, task_counted_inputs, topics_read
 from moldau.streams.points import reached
 from moldau.streams.queries import JobQuery, must_read_others, stages
 from moldau.streams.reports import JobOrder, JobState, QueryReport, generations_key
@@ -312,7 +312,7 @@ class JobRun:
 
     def is_complete(self) -> bool:
         """Whether the outputs have all that the watermarks give."""
-        return all(self._checkpoint(query.name).is_complete() for query in self._queries if query.shape().operators)
+        return all(self._checkpoint(query.name).is_complete() or not query.shape().operators for query in self._queries)
 
     def reports(self) -> list[QueryReport]:
         """How far the queries are."""
@@ -368,11 +368,12 @@ class JobRun:
     def _start(self, query: JobQuery, *, once: bool) -> None:
         checkpoint = self._checkpoint(query.name)
         late = LateRows(self._spark, query.late)
-        counts, frame = None, query.frame
+        tier, frame = None, query.frame
         if self._tier is not None:
-            counts = self._tier.of_query(self._spark, query.name, [each.place for each in query.outputs], checkpoint)
+            tier = self._tier.of_query(self._spark, query.name, [each.place for each in query.outputs], checkpoint)
             frame = with_rows_counted(frame)
-        sink = BatchSink(self._job, query.name, query.outputs, late, checkpoint, self._confirm, self._announce, counts)
+        inputs = task_counted_inputs(query.frame)
+        sink = BatchSink(self._spark, self._job, query.name, query.outputs, late, checkpoint, self._confirm, self._announce, inputs, tier)
         writer = (
             frame.writeStream.foreachBatch(sink)
             .queryName(f"{self._claim.job}/{query.name}")

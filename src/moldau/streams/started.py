@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from moldau.streams.batches import BatchSink, JobStoppingError
 from moldau.streams.checkpoints import Checkpoint
-from moldau.streams.progress import after_batch, late_lines
+from moldau.streams.progress import after_batch, input_counts, late_lines
 from moldau.streams.reports import QueryReport
 
 log = logging.getLogger(__name__)
@@ -53,8 +53,11 @@ class StartedQuery:
                 continue
             self._last = progress["batchId"]
             plain = _plain(progress)
-            self.report = after_batch(self.report, plain)
-            for line in late_lines(plain):
+            counts = input_counts(plain, self.sink.counts.get(self._last, {}))
+            for written in [each for each in list(self.sink.counts) if each <= self._last]:
+                del self.sink.counts[written]
+            self.report = after_batch(self.report, plain, counts)
+            for line in late_lines(plain, counts):
                 log.warning("query %s: batch %d: %s", self.name, self._last, line)
 
     def failure(self) -> Exception | None:

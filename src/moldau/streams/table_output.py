@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from moldau.lake.python_tasks import begun_early
 from moldau.lake.tables.committing import LoadConflictError, LoadedOffset, TableWriter, commit, discard
 from moldau.lake.tables.data_files import DAY, HOUR, PARTITIONINGS, TIME_FIELDS, DataFile, PartitionWriter, files_of
 from moldau.lake.tables.format import Snapshot, TableChange, TableError, TableFormat
@@ -55,6 +56,8 @@ class TableOutput:
     table_format: str = "delta"
     writers: dict[str, TableWriter] = field(default_factory=dict)
     """By query: this process, which takes the table over with its first commit."""
+    schemas: dict[str, Any] = field(default_factory=dict)
+    """The table's columns by Spark's words for those of rows: Spark takes a while to say of which type the time is."""
 
     def __post_init__(self) -> None:
         if self.partition not in PARTITIONINGS:
@@ -69,7 +72,7 @@ class TableOutput:
 
     def of_generation(self, number: int) -> "TableOutput":
         """The table of a generation."""
-        return self if number == 1 else replace(self, path=name_in(self.path, number), writers={})
+        return self if number == 1 else replace(self, path=name_in(self.path, number), writers={}, schemas={})
 
     def check(self, frame: Any) -> None:
         """The columns can be stored, and the table, if it exists, takes them."""
@@ -86,8 +89,10 @@ class TableOutput:
     def write(self, rows: Any, batch: BatchNumber) -> None:
         """Make the version of this batch, unless the table has it."""
         tables = format_named(self.table_format)
-        schema = self._schema(rows)
-        base, schema = self._table(tables, schema, batch.job)
+        words = rows._jdf.schema().json()
+        if words not in self.schemas:
+            self.schemas[words] = self._schema(rows)
+        base, schema = self._table(tables, self.schemas[words], batch.job)
         name, had = batch_id(batch), base.offset(batch_id(batch))
         if has_batch(tables, self.path, base, batch):
             rows.write.format("noop").mode("append").save()  # the state of the query has to be brought to the end of the batch all the same
@@ -168,7 +173,7 @@ class TableOutput:
             none_ms=batch.planned.time_ms,
             settings=StoreSettings.of_driver(self.path),
         )
-        reports = rows.withColumn(_TIME, time).mapInArrow(run, _REPORT).collect()
+        reports = rows.withColumn(_TIME, time).mapInArrow(begun_early(run), _REPORT).collect()
         return [DataFile(each.path, json.loads(each.partition), each.size, each.rows, each.statistics) for each in reports]
 
 

@@ -11,11 +11,12 @@ from moldau.client.admin import Admin
 from moldau.client.errors import RequestFailedError
 from moldau.client.partition_requests import END_OF_LOG
 from moldau.lake.reading.cluster_log import ClusterLog
+from moldau.lake.reading.event_times import COLUMN as EVENT_TIME
 from moldau.model.errors import ErrorCode
 from moldau.model.identity import TopicPartition
 from moldau.streams.errors import StreamError
 from moldau.streams.exact_json import packed, packed_schema, quoted, unpacked
-from moldau.streams.inputs import EVENT_TIME, check_duration
+from moldau.streams.inputs import check_duration
 from moldau.streams.json_values import CORRUPT, is_corrupt, json_event
 from moldau.streams.outputs import BatchNumber, TopicOutput
 from moldau.streams.progress import METRIC, NEWEST_MS, ROWS

@@ -9,8 +9,6 @@ checkpoint, as after ``--fresh``, would count the same events again, and is refu
 """
 
 import logging
-import os
-import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,15 +21,15 @@ from moldau.audit.tiers import TierCounts
 from moldau.client.partition_requests import LATEST, READ_COMMITTED
 from moldau.lake.counts import Counts, added, counts_from_json, latencies_added, latencies_from_json, untracked_from_json
 from moldau.lake.reading.cluster_log import ClusterLog
-from moldau.lake.reading.counting import CountOrder, RangeCounts, adjoining, read_counts
+from moldau.lake.reading.counting import RangeCounts
 from moldau.model.errors import MoldauError
 from moldau.model.identity import TopicPartition
 from moldau.streams.checkpoints import Checkpoint, PlannedBatch
-from moldau.streams.errors import BatchError, StreamError
+from moldau.streams.errors import StreamError
 from moldau.streams.generations import name_in
-from moldau.streams.late import batch_range, execution_of, observed
+from moldau.streams.input_counts import parts_read
+from moldau.streams.late import execution_of, observed
 from moldau.streams.outputs import BatchNumber
-from moldau.streams.plans import first_offsets
 from moldau.streams.points import reached
 from moldau.tracking.audit_record import AuditRecord, ensure_audit_topic
 from moldau.tracking.clock import now_ms
@@ -39,8 +37,6 @@ from moldau.tracking.counts import Count, CountKey, window_start
 
 log = logging.getLogger(__name__)
 
-FOLDER: Final = "counts"
-"""Below a checkpoint: what the tasks of the batch that is being written have counted."""
 ROWS_OUT: Final = "moldau output"
 """What is observed of the rows of a query, with the column of their number."""
 _ROWS = "rows"
@@ -114,7 +110,7 @@ class JobTier:
             done = checkpoint.batch(last)
             for topic, number in topics.items():
                 self._counts[topic].positions = _offsets(done, topic, number)
-        return QueryCounts(spark, self, topics, outputs, checkpoint)
+        return QueryCounts(spark, self, topics, outputs)
 
     def claim(self, topics: Sequence[str], run: str) -> None:
         """Before a batch: the tier is this checkpoint's for these topics, and not taken back since the batch before. StreamError."""
@@ -225,16 +221,7 @@ class BatchCounts:
 
 def counts_of_batch(found: RangeCounts, topic: str, number: int, batch: PlannedBatch, start: Mapping[str, Any]) -> BatchCounts:
     """Of what the tasks have left that which a batch was to read of its input with this number, from `start` on, each record once."""
-    starts, ends = batch_range(topic, start, batch.inputs[number])
-    parts: list[Mapping[str, Any]] = []
-    uncounted: list[str] = []
-    for partition, end in ends.items():
-        ranges = [each for each in found if (each.topic, str(each.partition)) == (topic, partition)]
-        is_new = starts[partition] < 0  # it is read from its first record; nothing, if it has none
-        chosen = () if is_new and not ranges else adjoining(ranges, None if is_new else starts[partition], end)
-        if chosen is None:
-            uncounted.append(f"{topic}-{partition}")
-        parts += [found[each] for each in chosen or ()]
+    parts, uncounted = parts_read(found, topic, start, batch.inputs[number])
     tracked = added(counts_from_json(topic, each) for each in parts)
     untracked = added(untracked_from_json(topic, each, batch.time_ms) for each in parts)
     return BatchCounts({**tracked, **untracked}, parts, _offsets(batch, topic, number), uncounted)
@@ -248,37 +235,23 @@ def _offsets(batch: PlannedBatch, topic: str, number: int) -> dict[str, int]:
 class QueryCounts:
     """What one query counts, batch after batch: `begin`, then the outputs, then `publish`."""
 
-    def __init__(self, spark: Any, tier: JobTier, topics: Mapping[str, int], outputs: Sequence[str], checkpoint: Checkpoint) -> None:
+    def __init__(self, spark: Any, tier: JobTier, topics: Mapping[str, int], outputs: Sequence[str]) -> None:
         self._spark, self._tier, self._topics, self._outputs = spark, tier, topics, outputs
-        self._directory = os.path.join(os.path.abspath(checkpoint.directory), FOLDER)
 
-    def begin(self, batch: BatchNumber) -> str | None:
-        """Before anything is written: the order for the tasks of the batch; None where the query counts no topic. StreamError."""
-        if not self._topics:
-            return None
-        self._tier.claim(list(self._topics), batch.run)
-        self._clear()
-        return CountOrder(self._directory, list(self._topics)).to_text()
+    def begin(self, batch: BatchNumber) -> list[str]:
+        """Before anything is written: the topics that the tasks of the batch are to count. StreamError."""
+        if self._topics:
+            self._tier.claim(list(self._topics), batch.run)
+        return list(self._topics)
 
-    def publish(self, batch: BatchNumber, before: PlannedBatch | None) -> None:
-        """When the outputs have the batch. BatchError, SendError."""
-        reached("counts left")
-        try:
-            found = read_counts(self._directory)
-        except (OSError, ValueError) as error:
-            raise BatchError(f"query {batch.query}: the counts of batch {batch.number} cannot be read: {error}") from error
-        execution = execution_of(self._spark, batch)
-        starts = first_offsets(execution) if before is None else before.inputs
+    def publish(self, batch: BatchNumber, found: RangeCounts, starts: Sequence[Mapping[str, Any]]) -> None:
+        """When the outputs have the batch, of which tasks have counted these ranges. BatchError, SendError."""
         counted = {topic: counts_of_batch(found, topic, number, batch.planned, starts[number]) for topic, number in self._topics.items()}
         for partition in [name for each in counted.values() for name in each.uncounted]:
             log.warning("query %s, batch %d: not all of %s was read: the audit will miss it", batch.query, batch.number, partition)
-        rows = observed(execution).get(ROWS_OUT, {}).get(_ROWS, 0)
+        rows = observed(execution_of(self._spark, batch)).get(ROWS_OUT, {}).get(_ROWS, 0)
         self._tier.publish(batch, counted, dict.fromkeys(self._outputs, rows) if rows else {})
         reached("counts published")
-        self._clear()
-
-    def _clear(self) -> None:
-        shutil.rmtree(self._directory, ignore_errors=True)
 
 
 def with_rows_counted(frame: Any) -> Any:

@@ -7,8 +7,9 @@ by Spark; `moldau stream status` and the log have how many.
 from collections.abc import Sequence
 from typing import Any
 
+from moldau.lake.reading.event_times import COLUMN as EVENT_TIME
 from moldau.lake.reading.watermark import COLUMN as WATERMARK
-from moldau.streams.inputs import EVENT_TIME, check_duration, duration_ms
+from moldau.streams.inputs import check_duration, duration_ms
 
 COUNT = "count"
 _KEPT_FOR = "spark.watermarkDelayMs"

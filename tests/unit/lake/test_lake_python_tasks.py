@@ -5,6 +5,7 @@ import pickle
 import pytest
 from pyspark.sql.types import BinaryType, StructType
 
+from moldau.lake.python_tasks import begun_early
 from moldau.lake.reading.source import MoldauDataSource
 
 SEGMENT_BYTES = 65_483
@@ -24,3 +25,10 @@ def test_a_reader_or_writer_is_longer_than_a_segment_so_that_its_task_does_not_w
         sink = MoldauDataSource({"kafka.bootstrap.servers": "h:1", "topic": "t"})
         sent = getattr(sink, how)(StructType().add("value", BinaryType()), overwrite=False)
     assert len(pickle.dumps(sent)) > SEGMENT_BYTES
+
+
+def test_so_is_a_function_over_rows() -> None:
+    """It gives what the function gives."""
+    step = begun_early(reversed)  # type: ignore[arg-type]
+    assert len(pickle.dumps(step)) > SEGMENT_BYTES
+    assert list(step([1, 2])) == [2, 1]  # type: ignore[arg-type]

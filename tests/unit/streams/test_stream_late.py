@@ -2,10 +2,11 @@
 
 import pytest
 
+from moldau.lake.reading.input_counts import InputCounts
 from moldau.streams.checkpoints import parse_batch
 from moldau.streams.errors import BatchError
 from moldau.streams.late import batch_range, has_late_rows
-from moldau.streams.progress import METRIC, late_lines, lateness
+from moldau.streams.progress import METRIC, input_counts, late_lines, lateness
 
 LATE = {"observedMetrics": {METRIC + "flights": {"late": 3, "latest_ms": 61_000}, METRIC + "planes": {"late": 0}, "other": {"late": 9}}}
 
@@ -30,18 +31,20 @@ def test_a_plan_has_the_offsets_of_each_input() -> None:
 
 
 def test_whether_there_are_late_rows() -> None:
-    """A batch without the count fails: its late rows are never left out."""
+    """By what Spark has counted, or the tasks. Where not all was counted there may be some; a batch without any count fails."""
     counts = LATE["observedMetrics"]
-    assert [has_late_rows(counts, name) for name in ("flights", "planes")] == [True, False]
+    assert [has_late_rows(name, {}, counts) for name in ("flights", "planes")] == [True, False]
+    assert [has_late_rows("t", {"t": each}, {}) for each in (InputCounts(5), InputCounts(5, late=1), None)] == [False, True, True]
     with pytest.raises(BatchError, match="topic ships: Spark has no count of the batch's late rows"):
-        has_late_rows(counts, "ships")
+        has_late_rows("ships", {"flights": InputCounts()}, counts)
 
 
 def test_the_log_says_how_many_and_how_late() -> None:
     dropped = {**LATE, "stateOperators": [{"numRowsDroppedByWatermark": 2}]}
-    assert late_lines(dropped) == [
+    assert late_lines(dropped, input_counts(dropped, {"planes": InputCounts(7, late=1, latest_ms=500), "cars": None})) == [
         "topic flights: 3 records were late, the latest by 0:01:01",
+        "topic planes: 1 records were late, the latest by 0:00:00",
         "2 late rows, or groups of rows that a task had aggregated, were dropped",
     ]
-    assert late_lines({"stateOperators": []}) == []
+    assert late_lines({"stateOperators": []}, {"flights": InputCounts(3)}) == []
     assert lateness(93_792_999) == "26:03:12"

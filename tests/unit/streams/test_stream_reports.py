@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from moldau.lake.reading.input_counts import InputCounts
 from moldau.streams.operator import job_document
-from moldau.streams.progress import METRIC, after_batch
+from moldau.streams.progress import METRIC, after_batch, input_counts
 from moldau.streams.reports import (
-    InputCounts,
     JobOrder,
     JobReport,
     JobState,
@@ -53,25 +53,36 @@ PROGRESS: dict[str, Any] = {
 }
 
 
+def after(report: QueryReport, progress: dict[str, Any], by_tasks: dict[str, InputCounts | None] | None = None) -> QueryReport:
+    return after_batch(report, progress, input_counts(progress, by_tasks or {}))
+
+
 def test_batches_add_up() -> None:
     """Rows that were dropped or changed are counted over batches; state, watermark and positions are those of the last one."""
-    once = after_batch(QueryReport("counts"), PROGRESS)
+    once = after(QueryReport("counts"), PROGRESS)
     assert (once.batch, once.batch_ms, once.batch_rows, once.state_rows, once.state_bytes, once.late_rows) == (3, 400, 10, 6, 110, 3)
     assert once.positions == {"flights": {"0": 23}}
     assert once.inputs == {"flights": InputCounts(10, 1, 0, 2, 1000, 3, 500)}
     assert (once.watermark_ms, once.finished_ms) == (1356998400000, 1795942800400)
     empty = {"rows": 0, "ahead": None, "without_time": None, "undecodable": None, "newest_ms": None, "late": None, "latest_ms": None}
-    twice = after_batch(once, {**PROGRESS, "batchId": 4, "eventTime": {}, "observedMetrics": {METRIC + "flights": empty}})
+    twice = after(once, {**PROGRESS, "batchId": 4, "eventTime": {}, "observedMetrics": {METRIC + "flights": empty}})
     assert (twice.batch, twice.late_rows, twice.watermark_ms) == (4, 6, once.watermark_ms)
     assert twice.inputs == once.inputs
 
 
+def test_what_tasks_have_counted_adds_up_too() -> None:
+    """Beside what Spark has observed of other inputs; where not all was counted nothing is added."""
+    once = after(QueryReport("counts"), PROGRESS, {"planes": InputCounts(4, newest_ms=9, late=1, latest_ms=3), "cars": None})
+    twice = after(once, {**PROGRESS, "observedMetrics": {}}, {"planes": InputCounts(2, newest_ms=8, late=1, latest_ms=5)})
+    assert twice.inputs == {"flights": InputCounts(10, 1, 0, 2, 1000, 3, 500), "planes": InputCounts(6, newest_ms=9, late=2, latest_ms=5)}
+
+
 def test_there_is_no_watermark_in_1970() -> None:
-    assert after_batch(QueryReport("q"), {**PROGRESS, "eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}}).watermark_ms is None
+    assert after(QueryReport("q"), {**PROGRESS, "eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}}).watermark_ms is None
 
 
 REPORT = JobReport(
-    "flights", "a1", "host", 17, "pid:[1]", 2, 1000, 5000, JobState.RUNNING, "/data", None, (after_batch(QueryReport("counts"), PROGRESS),)
+    "flights", "a1", "host", 17, "pid:[1]", 2, 1000, 5000, JobState.RUNNING, "/data", None, (after(QueryReport("counts"), PROGRESS),)
 )
 
 

@@ -54,6 +54,7 @@ def claim(monkeypatch: pytest.MonkeyPatch) -> PretendedClaim:
     monkeypatch.setattr(queries, "operators_of", lambda _: ())
     monkeypatch.setattr(queries, "topics_read", lambda *_: set())
     monkeypatch.setattr(runner, "runs_by_clock", lambda _: False)
+    monkeypatch.setattr(runner, "task_counted_inputs", lambda _: {})
     return made
 
 

@@ -117,11 +117,11 @@ def test_a_topic_is_counted_by_the_first_query_that_reads_it(world: World, tmp_p
     job.begin({"early": None, "first": None, "second": "r2"})
     orders = {name: job.of_query(None, name, (), Checkpoint(str(tmp_path))) for name in PLAN.inputs}
     batch = number("r1", 0, planned(5))
-    assert [name for name, each in orders.items() if each.begin(batch) is not None] == ["first"]
+    assert [name for name, each in orders.items() if each.begin(batch)] == ["first"]
     again = world.job(TierPlan("stream-j", {"second": {"t": 1}, "first": {"t": 0}}))
     again.begin({"first": "r1", "second": "r2"})
     orders = {name: again.of_query(None, name, (), Checkpoint(str(tmp_path))) for name in ("second", "first")}
-    assert [name for name, each in orders.items() if each.begin(batch) is not None] == ["first"]
+    assert [name for name, each in orders.items() if each.begin(batch)] == ["first"]
 
 
 def test_another_checkpoint_is_refused(world: World) -> None:

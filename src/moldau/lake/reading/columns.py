@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from moldau.lake.avro.vectors import gather
 from moldau.model.errors import CorruptBatchError
-from moldau.protocol.records.vectors import SLACK, Bytes8, Int64s, record_starts, spans, varints
+from moldau.protocol.records.vectors import Bytes8, Int64s, record_spans, spans, varints
 from moldau.protocol.records.walk import BATCH_HEADERS_MAX, RECORD_HEADERS_MAX, refuse_batch_headers, refuse_record_headers
 
 
@@ -66,16 +66,9 @@ HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value
 
 def decode_sections(sections: Sequence[BatchRecords], wanted: Container[str]) -> RecordColumns:
     """All records of the sections, in order; of key, value and headers those in `wanted`. CorruptBatchError where bytes do not add up."""
-    starts_list: list[int] = []
-    ends_list: list[int] = []
-    base = 0
-    for section in sections:
-        record_starts(section.records, section.count, base, starts_list, ends_list)
-        base += len(section.records)
-    data = np.frombuffer(b"".join([*(section.records for section in sections), SLACK]), np.uint8)
+    data, starts, ends = record_spans([(section.records, section.count) for section in sections])
     counts = [section.count for section in sections]
-    ends = np.array(ends_list, np.int64)
-    position = np.array(starts_list, np.int64) + 1  # attributes: none are defined
+    position = starts + 1  # attributes: none are defined
     timestamp_delta, position = varints(data, position)
     offset_delta, position = varints(data, position)
     key, position = _byte_arrays(data, position, ends, wanted="key" in wanted)

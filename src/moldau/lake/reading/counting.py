@@ -1,20 +1,22 @@
-"""Counts of what the tasks of a stream read, for the audit: a task leaves them in a file, by range, when it has read its ranges to the end.
+"""Counts of what the tasks of a stream read: a task leaves them in a file, by range, when it has read its ranges to the end.
 
-The driver that runs the query orders it, with a local property of the thread in which a batch is written: into which directory, and of
-which topics. Tasks of other batches look for the property and do nothing more. A task that is run again makes the same file again. Spark
-may read a range more than once in a batch, where tasks fail or a query reads a topic twice: the driver takes of the ranges that it finds
-those that lie next to each other from the start of what the batch reads to its end, and so each record once.
+They are ordered for a batch (`BatchOrder`): of the rows of an input by their event times, and of the events of topics for the audit. A task
+that is run again makes the same file again. Spark may read a range more than once in a batch, where tasks fail or a query reads a topic
+twice: the driver takes of the ranges that it finds those that lie next to each other from the start of what the batch reads to its end, and
+so each record once.
 """
 
 import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from moldau.lake.counts import Counts, added, counts_to_json, latencies_added
+from moldau.lake.reading.batch_order import BatchOrder
+from moldau.lake.reading.input_counts import InputCounts
 from moldau.lake.reading.offsets import OffsetRange
 from moldau.tracking.clock import now_ms
 
@@ -22,37 +24,42 @@ if TYPE_CHECKING:
     from moldau.lake.reading.columns import RecordColumns
     from moldau.tracking.latencies import Latencies
 
-PROPERTY: Final = "moldau.counts"
 _SUFFIX = ".json"
 
 RangeCounts = Mapping[OffsetRange, Mapping[str, Any]]
-"""What was read of each range, as `counts_to_json` writes it."""
+"""For the audit: what was read of each range, as `counts_to_json` writes it."""
 
 
 @dataclass(frozen=True, slots=True)
-class CountOrder:
-    """What tasks are to count."""
+class FoundCounts:
+    """What tasks have left of a batch."""
 
-    directory: str
-    topics: Sequence[str]
-
-    def to_text(self) -> str:
-        """The property."""
-        return json.dumps([self.directory, list(self.topics)])
+    audited: dict[OffsetRange, Mapping[str, Any]] = field(default_factory=dict)
+    """RangeCounts."""
+    inputs: dict[str, dict[OffsetRange, InputCounts]] = field(default_factory=dict)
+    """By the name under which an input is counted."""
 
 
 class TaskCounts:
-    """Of one task: `add` what is read, then `write`."""
+    """Of one task, whose input is counted under this name if that is given: what is read is added, then `write`."""
 
-    def __init__(self, order: CountOrder) -> None:
-        self._order = order
+    def __init__(self, directory: str, audited: Sequence[str], counted_as: str | None = None) -> None:
+        self._directory, self._audited, self._counted_as = directory, audited, counted_as
         self._seen_ms = now_ms()
-        self._ranges: dict[OffsetRange, _RangeCount] = {}
+        self._ranges: dict[OffsetRange, _AuditCount] = {}
+        self._rows: dict[OffsetRange, InputCounts] = {}
 
     def begin(self, wanted: OffsetRange) -> None:
         """A range is read from now on; it may have no records."""
-        if wanted.topic in self._order.topics:
-            self._ranges[wanted] = _RangeCount({}, {})
+        if wanted.topic in self._audited:
+            self._ranges[wanted] = _AuditCount({}, {})
+        if self._counted_as is not None:
+            self._rows[wanted] = InputCounts()
+
+    def add_rows(self, wanted: OffsetRange, counts: InputCounts) -> None:
+        """Rows of a range that was begun."""
+        if wanted in self._rows:
+            self._rows[wanted] = self._rows[wanted].plus(counts)
 
     def add(self, wanted: OffsetRange, columns: "RecordColumns") -> None:
         """Records of a range that was begun."""
@@ -69,19 +76,24 @@ class TaskCounts:
 
     def write(self) -> None:
         """All ranges were read to their ends. OSError."""
-        if not self._ranges:
+        if not self._ranges and not self._rows:
             return
-        rows = [[*wanted, counted.to_json(self._seen_ms)] for wanted, counted in self._ranges.items()]
-        name = blake2b(json.dumps(list(self._ranges)).encode(), digest_size=16).hexdigest()
-        os.makedirs(self._order.directory, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(dir=self._order.directory, prefix=".")
+        found = {
+            "input": self._counted_as,
+            "rows": [[*wanted, counts.to_json()] for wanted, counts in self._rows.items()],
+            "audited": [[*wanted, counted.to_json(self._seen_ms)] for wanted, counted in self._ranges.items()],
+        }
+        key = json.dumps([self._counted_as, list(self._rows), list(self._ranges)])
+        name = blake2b(key.encode(), digest_size=16).hexdigest()
+        os.makedirs(self._directory, exist_ok=True)
+        descriptor, partial = tempfile.mkstemp(dir=self._directory, prefix=".")
         with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(rows, file)
-        os.replace(partial, os.path.join(self._order.directory, f"{name}{_SUFFIX}"))
+            json.dump(found, file)
+        os.replace(partial, os.path.join(self._directory, f"{name}{_SUFFIX}"))
 
 
 @dataclass(slots=True)
-class _RangeCount:
+class _AuditCount:
     counts: Counts
     latencies: "dict[int, Latencies]"
     untracked: int = 0
@@ -91,26 +103,29 @@ class _RangeCount:
         return counts_to_json(self.counts, self.untracked, self.untracked_bytes, latencies=self.latencies, seen_ms=seen_ms)
 
 
-def ordered_counts() -> TaskCounts | None:
-    """What counts in this task; None where nothing is ordered."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    text = None if context is None else context.getLocalProperty(PROPERTY)
-    return TaskCounts(CountOrder(*json.loads(text))) if text else None
+def ordered_counts(order: BatchOrder | None, counted_as: str | None) -> TaskCounts | None:
+    """What counts in a task of this order; None where nothing is ordered."""
+    if order is None or order.directory is None or not (order.audited or counted_as):
+        return None
+    return TaskCounts(order.directory, order.audited, counted_as)
 
 
-def read_counts(directory: str) -> RangeCounts:
+def read_counts(directory: str) -> FoundCounts:
     """What tasks have left there. OSError, ValueError."""
-    found: dict[OffsetRange, Mapping[str, Any]] = {}
+    found = FoundCounts()
     try:
         names = sorted(os.listdir(directory))
     except FileNotFoundError:
         return found
     for name in names:
-        if name.endswith(_SUFFIX):
-            with open(os.path.join(directory, name), encoding="utf-8") as file:
-                found |= {OffsetRange(*wanted): counted for *wanted, counted in json.load(file)}
+        if not name.endswith(_SUFFIX):
+            continue
+        with open(os.path.join(directory, name), encoding="utf-8") as file:
+            left = json.load(file)
+        for *wanted, counted in left["audited"]:
+            found.audited[OffsetRange(*wanted)] = counted
+        for *wanted, counted in left["rows"]:
+            found.inputs.setdefault(left["input"], {})[OffsetRange(*wanted)] = InputCounts(*counted)
     return found
 
 

@@ -9,7 +9,7 @@ newer schemas are registered. A record without a value (a tombstone) is no event
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -130,11 +130,15 @@ class EventShape:
 
     def spark_schema(self) -> StructType:
         """All columns."""
-        return spark_schema(self._arrow_schema())
+        return spark_schema(self.arrow_schema())
 
     def chosen(self, schema: StructType) -> "EventShape":
         """The columns in `schema`; the other fields of the events are not decoded. OptionError."""
         return replace(self, columns=chosen_columns(schema, self.spark_schema(), {}))
+
+    def without(self, names: Sequence[str]) -> "EventShape":
+        """The other columns: the fields of events among these are not decoded."""
+        return replace(self, columns=tuple(name for name in self.columns if name not in names))
 
     def maker(self, wanted: OffsetRange, topic_id: str | None) -> "EventMaker":
         """Makes the rows of one range."""
@@ -142,13 +146,14 @@ class EventShape:
         file = None
         if self.avro.dead_letter_path is not None:
             file = DeadLetterFile(self.avro.dead_letter_path, wanted, topic_id)
-        schema = self._arrow_schema()
+        schema = self.arrow_schema()
         return EventMaker(wanted, self.avro.mode, _decoder(self.avro, self.reader, events), schema, file)
 
     def _record_columns(self) -> frozenset[str]:
         return frozenset(f"_{name}" for name in self.avro.record_columns) & frozenset(self.columns)
 
-    def _arrow_schema(self) -> Any:
+    def arrow_schema(self) -> Any:
+        """All columns, in Arrow's words."""
         every = all_columns(self.avro, self.events)
         return pa.schema([every.field(name) for name in self.columns])
 

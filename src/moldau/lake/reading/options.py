@@ -215,7 +215,8 @@ _ALIASES = {"kafka.group.id": "groupId", "kafka.isolation.level": "isolationLeve
 """Other names for options of ours: those that the connector hands on to Kafka's consumer."""
 NAMES = (
     BOOTSTRAP, "kafka.client.id", *_SUBSCRIPTIONS, *_STARTS, *_ENDS, _STRATEGY, *_NUMBERS, "maxTriggerDelay", "includeHeaders",
-    "failOnDataLoss", "isolationLevel", "groupId", "watermarkColumn", "limitsFile", *AVRO_NAMES, *_ALIASES,
+    "failOnDataLoss", "isolationLevel", "groupId", "watermarkColumn", "eventTime", "eventTimeFuture", "countedAs", "limitsFile",
+    *AVRO_NAMES, *_ALIASES,
 )  # fmt: skip
 """Every option there is."""
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
@@ -224,6 +225,7 @@ ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ
 _BYTES_PER_FETCH = 4 << 20
 _POLL_TIMEOUT_MS = 120_000
 _TRIGGER_DELAY_MS = 15 * 60_000
+_FUTURE_MS = 3_600_000
 _FROM_EARLIEST, _TO_LATEST = PartitionEdge(EARLIEST), PartitionEdge(LATEST)
 
 
@@ -287,6 +289,13 @@ class ReadOptions:
     """The group that a stream, or a load after its table, commits to; a batch read commits nothing."""
     watermark_column: bool = False
     """Whether a stream has the column of its watermark (`moldau.lake.reading.watermark`)."""
+    event_time: str | None = None
+    """The column with which a stream has that of its event times (`moldau.lake.reading.event_times`); where it is none of timestamps, as an
+    expression, the stream has the column of its watermark."""
+    future_ms: int = _FUTURE_MS
+    """An event time is not further ahead of its batch."""
+    counted_as: str | None = None
+    """The name under which tasks count the rows of the input, by their event times."""
     limits_file: str | None = None
     """Where a stream finds how far it may read now (`moldau.lake.reading.limits`)."""
     avro: AvroOptions | None = None
@@ -329,6 +338,9 @@ def parse_options(given: Mapping[str, str], use: OptionScope = OptionScope.BATCH
         isolation_level=_isolation_level(options),
         group_id=_group_id(options),
         watermark_column=flag(options, "watermarkColumn", default=False),
+        event_time=_event_time(options),
+        future_ms=duration_ms("eventTimeFuture", options.get("eventTimeFuture", f"{_FUTURE_MS}ms")),
+        counted_as=options.get("countedAs"),
         limits_file=options.get("limitsFile"),
         avro=parse_avro(options, only_topic(subscription)),
     )
@@ -356,8 +368,9 @@ def _meant_for(use: OptionScope, options: Mapping[str, str]) -> None:
         for name in _TRIGGERS:
             if name in options:
                 raise OptionError(name, "has no meaning for a batch: it has no triggers")
-        if "watermarkColumn" in options:
-            raise OptionError("watermarkColumn", "has no meaning for a batch: it has no watermark")
+        for name in ("watermarkColumn", "eventTime"):
+            if name in options:
+                raise OptionError(name, "has no meaning for a batch: it has no watermark")
 
 
 def _subscription(options: Mapping[str, str]) -> TopicNames | Pattern | PartitionAssignment:
@@ -422,6 +435,16 @@ def _all_at_least(name: str, numbers: Mapping[TopicPartition, int], least: int) 
     for partition, value in numbers.items():
         if value < least:
             raise OptionError(name, f"{partition} has {value}; the least is {least}")
+
+
+def _event_time(options: Mapping[str, str]) -> str | None:
+    text = options.get("eventTime", "").strip() or None
+    if text is not None and "watermarkColumn" in options:
+        raise OptionError("watermarkColumn", "cannot be given together with eventTime")
+    for name in ("eventTimeFuture", "countedAs"):
+        if name in options and text is None:
+            raise OptionError(name, "has no meaning without eventTime")
+    return text
 
 
 def _isolation_level(options: Mapping[str, str]) -> int:

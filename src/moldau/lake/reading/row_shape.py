@@ -87,6 +87,12 @@ class RowShape(Protocol):
     def spark_schema(self) -> StructType:
         """All columns."""
 
+    def arrow_schema(self) -> Any:
+        """All columns, in Arrow's words."""
+
+    def without(self, names: Sequence[str]) -> "RowShape":
+        """The other columns."""
+
     def chosen(self, schema: StructType) -> "RowShape":
         """The columns in `schema`, which may leave columns out and change their order, but not their types. OptionError."""
 
@@ -102,7 +108,15 @@ class RecordShape:
 
     def spark_schema(self) -> StructType:
         """All columns."""
-        return spark_schema(pa.schema([(name, ARROW_TYPES[name]) for name in self.fields]))
+        return spark_schema(self.arrow_schema())
+
+    def arrow_schema(self) -> Any:
+        """All columns, in Arrow's words."""
+        return pa.schema([(name, ARROW_TYPES[name]) for name in self.fields])
+
+    def without(self, names: Sequence[str]) -> "RecordShape":
+        """The other columns."""
+        return replace(self, fields=tuple(name for name in self.fields if name not in names))
 
     def chosen(self, schema: StructType) -> "RecordShape":
         """The columns in `schema`. OptionError."""

@@ -21,8 +21,8 @@ from moldau.lake.reading.offsets import OffsetRange
 from moldau.lake.reading.options import OptionScope, ReadOptions, parse_options
 
 if TYPE_CHECKING:
+    from moldau.lake.reading.batch_columns import BatchColumn
     from moldau.lake.reading.cluster_log import ClusterLog
-    from moldau.lake.reading.counting import TaskCounts
     from moldau.lake.reading.planning import StreamOffsets, StreamPlanner
     from moldau.lake.reading.row_shape import RowShape
     from moldau.lake.writing.sink import MoldauStreamWriter, MoldauWriter
@@ -50,11 +50,10 @@ class MoldauDataSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns of a read with these options."""
-        from moldau.lake.reading.watermark import with_column
+        from moldau.lake.reading.batch_columns import with_batch_column
 
         options = parse_options(self.options, OptionScope.EITHER)
-        schema = self._planned_shape(options).spark_schema()
-        return with_column(schema) if options.watermark_column else schema
+        return with_batch_column(self._planned_shape(options).spark_schema(), options)
 
     def reader(self, schema: StructType) -> "MoldauReader":
         """A batch read of the columns in `schema`."""
@@ -63,11 +62,11 @@ class MoldauDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "MoldauStreamReader":  # noqa: N802  # Spark's name
         """A stream of the columns in `schema`."""
-        from moldau.lake.reading.watermark import without_column
+        from moldau.lake.reading.batch_columns import without_batch_column
 
         options = parse_options(self.options, OptionScope.STREAM)
-        read = without_column(schema) if options.watermark_column else schema
-        return MoldauStreamReader(options, self._planned_shape(options).chosen(read))
+        read, column = without_batch_column(schema, options)
+        return MoldauStreamReader(options, self._planned_shape(options).chosen(read), column)
 
     def writer(self, schema: StructType, overwrite: bool) -> "MoldauWriter":
         """A batch write of rows like `schema` (docs/spark-sink.md)."""
@@ -118,16 +117,10 @@ class MoldauReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow record batches of one range. ReadError, DataLossError, MalformedEventError."""
-        return _read(self.options, self.shape, partition)
+        from moldau.lake.reading.tasks import read_ranges
 
-
-def _read(options: ReadOptions, shape: "RowShape", partition: InputPartition, counting: "TaskCounts | None" = None) -> Iterator[Any]:
-    from moldau.lake.reading.tasks import read_ranges
-    from moldau.lake.reading.watermark import with_watermark
-
-    if isinstance(partition, RangesPartition):  # Spark makes one task of a plan without any
-        batches = read_ranges(options, shape, partition.value, counting)
-        yield from with_watermark(batches) if options.watermark_column else batches
+        if isinstance(partition, RangesPartition):  # Spark makes one task of a plan without any
+            yield from read_ranges(self.options, self.shape, partition.value)
 
 
 class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -138,9 +131,10 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Trigger.AvailableNow also after the last one, and a restart begins there too. So every start is committed to the group.
     """
 
-    def __init__(self, options: ReadOptions, shape: "RowShape") -> None:
+    def __init__(self, options: ReadOptions, shape: "RowShape", column: "BatchColumn | None") -> None:
         self.options = options
         self.shape = shape
+        self.column = column
         self.ballast = BALLAST
         self._source: ClusterLog | None = None
         self._planner: StreamPlanner | None = None
@@ -189,9 +183,23 @@ class MoldauStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow record batches of one range. ReadError, DataLossError, MalformedEventError."""
+        from moldau.lake.reading.batch_order import batch_order
         from moldau.lake.reading.counting import ordered_counts
+        from moldau.lake.reading.event_times import EventTimes
+        from moldau.lake.reading.narrowing import narrowed
+        from moldau.lake.reading.tasks import read_ranges
+        from moldau.lake.reading.watermark import with_watermark
 
-        return _read(self.options, self.shape, partition, ordered_counts())
+        if not isinstance(partition, RangesPartition):
+            return
+        order = batch_order()
+        if isinstance(self.column, EventTimes):
+            shape, fill = narrowed(self.shape, self.column, order, self.options.counted_as)
+            counting = ordered_counts(order, self.options.counted_as)
+            yield from map(fill, read_ranges(self.options, shape, partition.value, self.column.of_batch(order), counting))
+            return
+        rows = read_ranges(self.options, self.shape, partition.value, counting=ordered_counts(order, None))
+        yield from rows if self.column is None else with_watermark(rows, order)
 
     def commit(self, end: dict[str, Any]) -> None:
         """The sink has everything below `end`."""

@@ -31,6 +31,7 @@ from moldau.protocol.records.header import HEADER_SIZE
 
 if TYPE_CHECKING:
     from moldau.lake.reading.counting import TaskCounts
+    from moldau.lake.reading.event_times import BatchTimes
     from moldau.lake.reading.row_shape import RowShape
 
 log = logging.getLogger(__name__)
@@ -289,8 +290,17 @@ Those of one topic, by its id: a connection remembers ids, and would ask for a r
 """
 
 
-def read_ranges(options: ReadOptions, shape: "RowShape", task: Sequence[Planned], counting: "TaskCounts | None" = None) -> Iterator[Any]:
-    """Arrow record batches of the ranges of a task, which `counting` counts. ReadError, DataLossError, MalformedEventError."""
+def read_ranges(
+    options: ReadOptions,
+    shape: "RowShape",
+    task: Sequence[Planned],
+    times: "BatchTimes | None" = None,
+    counting: "TaskCounts | None" = None,
+) -> Iterator[Any]:
+    """Arrow record batches of the ranges of a task, with their event times if `times` is given; `counting` counts them.
+
+    ReadError, DataLossError, MalformedEventError.
+    """
     for wanted, topic_id, read in reads(options, shape.fields, task):
         maker = shape.maker(wanted, topic_id)
         if counting is not None:
@@ -298,7 +308,14 @@ def read_ranges(options: ReadOptions, shape: "RowShape", task: Sequence[Planned]
         for columns in read:
             if counting is not None:
                 counting.add(wanted, columns)
-            yield from maker.batches(columns)
+            for rows in maker.batches(columns):
+                if times is None:
+                    yield rows
+                    continue
+                timed, counts = times.applied(rows)
+                if counting is not None:
+                    counting.add_rows(wanted, counts)
+                yield timed
         maker.finish()
     if counting is not None:
         counting.write()

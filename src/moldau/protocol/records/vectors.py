@@ -4,6 +4,7 @@ Only the walk from record to record is a loop in Python: where a record starts d
 so nothing imports this module before it is wanted.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,40 +13,58 @@ from moldau.model.errors import CorruptBatchError
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Bytes8 = np.ndarray[Any, np.dtype[np.uint8]]
+Buffer = bytes | bytearray | memoryview
 
 SLACK = b"\0" * 48
 """Readable bytes to append to the records: numbers of a damaged last record may reach beyond it by at most four of them."""
 _VARINT_BYTES_MAX = 10
 
 
-def record_starts(records: bytes | bytearray | memoryview, count: int, base: int, starts: list[int], ends: list[int]) -> None:
-    """Append where each of `count` records starts (after its length) and ends, with `base` added.
-
-    CorruptBatchError if they do not fill `records`.
+def record_spans(batches: Sequence[tuple[Buffer, int]]) -> tuple[Bytes8, Int64s, Int64s]:
+    """The bytes of the records of batches, each given with its number of records, behind each other, and SLACK; where each record starts
+    (after its length) and ends in them. CorruptBatchError for a batch whose records do not fill it.
     """
-    position, size = 0, len(records)
+    joined = b"".join([*(records for records, _ in batches), SLACK])
+    positions: list[int] = []
+    base = 0
+    for records, count in batches:
+        _walk(joined, base, len(records), count, positions)
+        base += len(records)
+    data = np.frombuffer(joined, np.uint8)
+    length, start = varints(data, np.array(positions, np.int64))
+    return data, start, start + length
+
+
+def _walk(data: bytes, position: int, size: int, count: int, positions: list[int]) -> None:
+    """Append the position of each of `count` records, which fill `size` bytes. CorruptBatchError."""
+    start, append = position, positions.append
     try:
         for _ in range(count):
-            byte = records[position]
-            position += 1
+            append(position)
+            byte = data[position]
             if byte < 0x80:
-                length = byte
-            else:
-                length, shift = byte & 0x7F, 7
-                while True:
-                    byte = records[position]
-                    position += 1
-                    length |= (byte & 0x7F) << shift
-                    if byte < 0x80:
-                        break
-                    shift += 7
-            starts.append(base + position)
-            position += length >> 1  # lengths are positive: the lowest bit of the zigzag number is 0
-            ends.append(base + position)
+                position += 1 + (byte >> 1)  # lengths are positive: the lowest bit of the zigzag number is 0
+                continue
+            second = data[position + 1]
+            if second < 0x80:
+                position += 2 + ((byte & 0x7F) >> 1) + (second << 6)
+                continue
+            length, shift = byte & 0x7F | (second & 0x7F) << 7, 14
+            position += 2
+            while True:
+                byte = data[position]
+                position += 1
+                length |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+            position += length >> 1
     except IndexError:
-        raise CorruptBatchError(f"record batch ends before its {count} records do") from None
-    if position != size:
-        raise CorruptBatchError(f"{count} records take {position} bytes of a record batch of {size}")
+        position = len(data)
+    if position > start + size:
+        raise CorruptBatchError(f"record batch ends before its {count} records do")
+    if position < start + size:
+        raise CorruptBatchError(f"{count} records take {position - start} bytes of a record batch of {size}")
 
 
 def varints(data: Bytes8, position: Int64s) -> tuple[Int64s, Int64s]:

@@ -1,5 +1,6 @@
 """What tasks of a stream leave of their counts, and what the driver takes of it: each record once, or it is known what is not there."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moldau.lake.counts import counts_from_json, latencies_from_json
+from moldau.lake.reading.batch_order import BatchOrder
 from moldau.lake.reading.columns import RecordColumns
-from moldau.lake.reading.counting import CountOrder, TaskCounts, adjoining, read_counts
+from moldau.lake.reading.counting import FoundCounts, TaskCounts, adjoining, ordered_counts, read_counts
+from moldau.lake.reading.input_counts import InputCounts
 from moldau.lake.reading.offsets import OffsetRange
 from support.audit_events import NOON, Host
 
@@ -30,16 +33,17 @@ def test_a_task_leaves_what_it_has_read_by_range(tmp_path: Path) -> None:
     A range without records is there too: that nothing was in it is known.
     """
     directory = str(tmp_path / "counts")
-    assert read_counts(directory) == {}
-    task = TaskCounts(CountOrder(directory, ["t"]))
+    assert read_counts(directory) == FoundCounts()
+    task = TaskCounts(directory, ["t"])
     empty, other = OffsetRange("t", 1, 0, 5), OffsetRange("other", 0, 0, 5)
     for wanted, parts in ((WANTED, ([EWR.event(1, NOON), b"none"], [EWR.event(2, NOON)])), (empty, ()), (other, ([EWR.event(3, NOON)],))):
         task.begin(wanted)
         for part in parts:
             task.add(wanted, records(*part))
-    assert read_counts(directory) == {}
+    assert read_counts(directory) == FoundCounts()
     task.write()
-    found = read_counts(directory)
+    assert read_counts(directory).inputs == {}
+    found = read_counts(directory).audited
     assert set(found) == {WANTED, empty}
     (count,) = counts_from_json("t", found[WANTED]).values()
     assert (count.count, found[WANTED]["untracked"], counts_from_json("t", found[empty])) == (2, 1, {})
@@ -50,17 +54,43 @@ def test_a_task_leaves_what_it_has_read_by_range(tmp_path: Path) -> None:
 def test_a_task_that_is_run_again_leaves_the_same_file(tmp_path: Path) -> None:
     """A file has the name of its ranges; one that a task was at when it was killed is no file."""
     for _ in range(2):
-        task = TaskCounts(CountOrder(str(tmp_path), ["t"]))
+        task = TaskCounts(str(tmp_path), ["t"])
         task.begin(WANTED)
         task.add(WANTED, records(EWR.event(1, NOON)))
         task.write()
     (file,) = tmp_path.iterdir()
     file.with_name(".killed").write_text("[")
-    assert [each["count"] for each in read_counts(str(tmp_path)).values()] == [[1]]
+    assert [each["count"] for each in read_counts(str(tmp_path)).audited.values()] == [[1]]
+
+
+def test_the_rows_of_an_input_are_counted_under_its_name(tmp_path: Path) -> None:
+    """Two inputs of one topic, as where a job reads it with two times, are two, also where they have the same ranges."""
+    empty = OffsetRange("t", 1, 0, 5)
+    for name, parts in (("t", (InputCounts(2, newest_ms=7), InputCounts(3, late=1, newest_ms=5, latest_ms=20))), ("t (2)", ())):
+        task = TaskCounts(str(tmp_path), [], name)
+        for wanted in (WANTED, empty):
+            task.begin(wanted)
+        for counts in parts:
+            task.add_rows(WANTED, counts)
+        task.add(WANTED, records(EWR.event(1, NOON)))
+        task.write()
+    found = read_counts(str(tmp_path))
+    assert found.audited == {}
+    assert found.inputs["t"] == {WANTED: InputCounts(5, late=1, newest_ms=7, latest_ms=20), empty: InputCounts()}
+    assert found.inputs["t (2)"] == {WANTED: InputCounts(), empty: InputCounts()}
+
+
+def test_what_is_ordered() -> None:
+    """Counts of the audit, of rows by event times, or none."""
+    order = BatchOrder(1, 2, "/counts", ["t"])
+    assert ordered_counts(order, None) is not None
+    assert ordered_counts(replace(order, audited=()), "t") is not None
+    for nothing, name in ((replace(order, audited=()), None), (replace(order, directory=None), "t"), (None, "t")):
+        assert ordered_counts(nothing, name) is None
 
 
 def test_nothing_is_left_where_nothing_is_counted(tmp_path: Path) -> None:
-    task = TaskCounts(CountOrder(str(tmp_path / "counts"), ["t"]))
+    task = TaskCounts(str(tmp_path / "counts"), ["t"])
     task.begin(OffsetRange("other", 0, 0, 5))
     task.write()
     assert not (tmp_path / "counts").exists()
