@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from moldau.changelog.envelope import CommitRecord
@@ -289,10 +290,9 @@ class PostgresSource:
         for view in views:
             name = view.table.name
             stale = {} if is_first else dict(self._keys.of(name))
-            self._publish_rows(snapshot, view, tables, ALL, stale)
-            self._publish_deletions(name, list(stale.values()), tables)
             for shard, keys in () if is_first else self._keys.misplaced(name).items():
-                self._publish_deletions(name, keys, tables, shard)
+                self._publish_deletions(name, keys, tables, ALL, shard)  # before the rows, whose keys stores may take for the same
+            self._publish_rows(snapshot, view, tables, ALL, stale)
         snapshot.close()
         publication.remember_anew(views)
         self._publish_commit([], tables, {})
@@ -317,18 +317,28 @@ class PostgresSource:
             publication.drop_slot()
 
     def _publish_rows(self, snapshot: Snapshot, view: TableView, tables: Mapping[str, Table], what: str, stale: dict[str, Key]) -> None:
-        """The rows of one table; their keys are removed from `stale`."""
+        """The rows of one table; what is left of `stale` without them, keys that the log has, is deleted there."""
+        equal: dict[Key, str] = {}
+        doubled = [text for text, key in stale.items() if equal.setdefault(key, text) is not text]
+        self._publish_deletions(view.table.name, [stale.pop(text) for text in doubled], tables, what)
         for rows in snapshot.rows(view):
-            changes = [_read(view, row) for row in rows]
-            for change in changes if stale else ():
-                stale.pop(view.record_key(change.key), None)
+            changes: list[Change] = []
+            for change in map(partial(_read, view), rows):
+                if equal:
+                    text, former = view.record_key(change.key), equal.get(change.key)
+                    stale.pop(text, None)
+                    if former is not None and former != text and (key := stale.pop(former, None)) is not None:
+                        # 1.0 is 1.00 now: one row in a store of numbers, so the deletion comes first
+                        changes.append(Change(change.table, Op.DELETE, key, None, None))
+                changes.append(change)
             self._publish_commit(changes, tables, {READING: what})
+        self._publish_deletions(view.table.name, list(stale.values()), tables, what)
 
-    def _publish_deletions(self, table: str, keys: Sequence[Key], tables: Mapping[str, Table], shard: int | None = None) -> None:
+    def _publish_deletions(self, table: str, keys: Sequence[Key], tables: Mapping[str, Table], what: str, shard: int | None = None) -> None:
         """Of rows that the log has and the table has not; with `shard` of those that are there by mistake."""
         for start in range(0, len(keys), DELETIONS_MAX):
             changes = [Change(table, Op.DELETE, key, None, None) for key in keys[start : start + DELETIONS_MAX]]
-            self._publish_commit(changes, tables, {READING: ALL}, shard)
+            self._publish_commit(changes, tables, {READING: what}, shard)
 
     def _publish_in_all(self, source: Mapping[str, str]) -> None:
         """A commit without changes in each of several shards, whose next one may be far: replicas see by it whether rows are missing."""
@@ -337,7 +347,8 @@ class PostgresSource:
 
     def _publish_again(self, view: TableView, renumbered: Renumbered | None = None) -> None:
         """The rows of a table whose columns have changed, as they are now. Changes that come later in the stream may be older than these
-        rows: they are repeated in their order, so the last one of each row is right again.
+        rows: they are repeated in their order, so the last one of each row is right again. Where the key's columns are others, rows may
+        have other keys, and the log has rows of the former ones.
         """
         with self._publication.opened() as publication:
             if publication.view_of(view.name) is not None and (renumbered is not None or publication.has_other_values(view)):
@@ -346,7 +357,8 @@ class PostgresSource:
                 snapshot.take(None)
                 now = publication.view_of(view.name)
                 assert now is not None, "it is locked"
-                self._publish_rows(snapshot, now, {now.table.name: now.table}, view.table.name, {})
+                stale = dict(self._keys.of(view.table.name)) if publication.has_other_keys(view, renumbered) else {}
+                self._publish_rows(snapshot, now, {now.table.name: now.table}, view.table.name, stale)
                 self._publish_in_all({})
                 snapshot.close()
             publication.remember([view], renumbered)
