@@ -460,3 +460,24 @@ def test_keys_that_are_equal_numbers_are_one_row_after_publishing_again(
         running.wait_published()
     assert database.replicate(store) == database.checksums()
     store.close()
+
+
+def test_keys_of_a_promoted_replica_that_are_no_text_are_deleted(databases: Databases, tmp_path: Path) -> None:
+    """SQLite takes bytes as text that are not UTF-8; the shard of their records is that of the bytes in the log."""
+    database = databases("CREATE TABLE words (word text PRIMARY KEY)", ["words"])
+    database.execute("INSERT INTO words SELECT 'w' || number FROM generate_series(1, 20) number")
+    with database.published() as running:
+        running.wait_published()
+        copy = tmp_path / "copy.db"
+        with Replica(database.bootstrap, database.name, SqliteStore(copy), shards=[1]) as replica:
+            replica.wait_for(1, database.log(1).commits[-1].commit, LIMIT_S)
+    promote(str(copy), database.bootstrap, database.name, 1, shards=COUNT)
+    with Store(copy, database.bootstrap, database.name, 1, shards=COUNT) as store:
+        with store.transaction() as transaction:
+            for byte in range(0xF0, 0x100):
+                transaction.execute(f"INSERT INTO words VALUES (CAST(X'66{byte:x}61' AS TEXT))")
+        store.publish()
+    database.wait_slot_free()
+    with database.published(Choices(republish=Republish.NOW)) as running:
+        running.wait_published()
+    assert {key for rows in rows_by_shard(database, "words") for (key,) in rows} == {f"w{number}" for number in range(1, 21)}
