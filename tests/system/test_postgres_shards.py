@@ -481,3 +481,32 @@ def test_keys_of_a_promoted_replica_that_are_no_text_are_deleted(databases: Data
     with database.published(Choices(republish=Republish.NOW)) as running:
         running.wait_published()
     assert {key for rows in rows_by_shard(database, "words") for (key,) in rows} == {f"w{number}" for number in range(1, 21)}
+
+
+def test_a_table_that_was_not_published_again_to_its_end_is_when_the_next_publisher_starts(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without a change of it; else a replica would follow with some rows as they were before."""
+    monkeypatch.setattr("moldau.changelog.postgres.snapshot.ROWS_FIRST", 1)
+    database = databases()
+    database.execute("INSERT INTO items SELECT number, 'x', 0 FROM generate_series(1, 200) number")
+    publish, chunks = Publisher.publish, count(1)
+
+    def fail_in_the_rows(self: Publisher, commits: Sequence[Commit], tables: Mapping[str, Table]) -> None:
+        if commits[0].source.get(READING) == "items" and next(chunks) == 2:
+            raise KeyError("it ends here")
+        publish(self, commits, tables)
+
+    with database.published() as running:
+        running.wait_published()
+    with monkeypatch.context() as patched:
+        patched.setattr(Publisher, "publish", fail_in_the_rows)
+        running = RunningSource(database)
+        running.wait_streaming()
+        database.execute("ALTER TABLE items ADD COLUMN colour text DEFAULT 'red'")
+        database.execute("UPDATE items SET price = 1 WHERE id = 1")
+        assert isinstance(running.wait_failed(), KeyError)
+    running.publisher.close()
+    with database.published() as again:
+        again.wait_published()
+    assert database.replicate(SqliteStore(tmp_path / "copy.db", sharded=True)) == database.checksums()

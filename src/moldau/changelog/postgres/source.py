@@ -237,6 +237,7 @@ class PostgresSource:
                 self._publish_all(publication)
             keys = publication.keys()
         self._retries.connected()
+        self._end_publishing_again()
         connection = ReplicationConnection(self._server, self._slot)
         try:
             self._check_ready()
@@ -362,6 +363,17 @@ class PostgresSource:
                 self._publish_in_all({})
                 snapshot.close()
             publication.remember([view], renumbered)
+
+    def _end_publishing_again(self) -> None:
+        """If the source before has ended in the rows of a table whose columns have changed: some of them are in the log as they were."""
+        last = self._publisher.last
+        if last is None or READING not in last.source:
+            return
+        with self._publication.opened() as publication:
+            view = publication.view_of(name_of(str(last.source[READING])))
+            renumbered = None if view is None else publication.renumbered(view.name)
+        if view is not None:
+            self._publish_again(view, renumbered)
 
     # Transactions
 
