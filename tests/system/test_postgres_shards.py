@@ -25,6 +25,7 @@ from moldau.changelog.postgres.store import PostgresStore
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.replica import Replica
 from moldau.changelog.sqlite import Store, promote
+from moldau.changelog.sqlite.errors import SourceError
 from moldau.changelog.store import WHOLE, KeyRange, Phase
 from moldau.changelog.stores.sqlite import SqliteStore
 from moldau.changelog.values import ALL_SHARDS, Commit, Table
@@ -510,3 +511,16 @@ def test_a_table_that_was_not_published_again_to_its_end_is_when_the_next_publis
     with database.published() as again:
         again.wait_published()
     assert database.replicate(SqliteStore(tmp_path / "copy.db", sharded=True)) == database.checksums()
+
+
+@pytest.mark.parametrize("kind", ["numeric", "timestamptz", "boolean"])
+def test_a_replica_with_keys_that_sqlite_would_publish_otherwise_is_not_promoted(databases: Databases, tmp_path: Path, kind: str) -> None:
+    """Each row would be in the log twice. The publisher is not fenced for that."""
+    database = databases(f"CREATE TABLE things (id {kind} PRIMARY KEY, name text)", ["things"])
+    with database.published() as running:
+        running.wait_published()
+        with Replica(database.bootstrap, database.name, SqliteStore(tmp_path / "copy.db"), shards=[1]) as replica:
+            replica.wait_for(1, database.log(1).commits[-1].commit, LIMIT_S)
+        with pytest.raises(SourceError, match="shard 1: table things: column id of its primary key is of type"):
+            promote(str(tmp_path / "copy.db"), database.bootstrap, database.name, 1, shards=COUNT)
+        running.wait_published()
