@@ -524,3 +524,19 @@ def test_a_replica_with_keys_that_sqlite_would_publish_otherwise_is_not_promoted
         with pytest.raises(SourceError, match="shard 1: table things: column id of its primary key is of type"):
             promote(str(tmp_path / "copy.db"), database.bootstrap, database.name, 1, shards=COUNT)
         running.wait_published()
+
+
+def test_a_key_that_was_altered_twice_leaves_no_rows_of_the_keys_between(databases: Databases, tmp_path: Path) -> None:
+    """The rows that are published again are those of the last keys, and changes of the keys before come after them in the stream."""
+    database = databases("CREATE TABLE things (id numeric(10, 1) PRIMARY KEY, name text)", ["things"])
+    database.execute("INSERT INTO things SELECT number, 'x' FROM generate_series(1, 30) number")
+    with database.published() as running:
+        running.wait_published()
+    database.execute("ALTER TABLE things ALTER id TYPE numeric(10, 2)")
+    for number in range(1, 10):
+        database.execute("UPDATE things SET name = 'y' WHERE id = %s", [number])
+    database.execute("ALTER TABLE things ALTER id TYPE numeric(10, 3)")
+    with database.published() as running:
+        running.wait_published()
+        running.wait_published()
+    assert database.replicate(SqliteStore(tmp_path / "copy.db", sharded=True)) == database.checksums()

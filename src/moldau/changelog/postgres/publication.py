@@ -175,6 +175,11 @@ class Publication:
             for name in view.table.key
         )
 
+    def with_other_keys(self) -> Mapping[TableName, int]:
+        """Tables whose keys are now of other columns than those that the changelog has, and where the stream is surely past that."""
+        views = filter(None, map(self.view_of, self._tables))
+        return {view.name: self._opened.inserted_lsn() for view in views if self.has_other_keys(view, None)}
+
     def remember_anew(self, views: Sequence[TableView]) -> None:
         """The changelog has all rows of these tables as they are now."""
         self._known = {}

@@ -172,6 +172,8 @@ class PostgresSource:
         """Tables that the open transaction has described."""
         self._renumbered: dict[str, tuple[TableView, Renumbered]] = {}
         """Tables that are published again when the stream is there."""
+        self._rekeyed: dict[TableName, int] = {}
+        """Tables whose key was altered again, and from where on the stream has the rows of the last keys."""
         self._state = SourceState.CONNECTING
         self._lsn = 0
         self._origin: Mapping[str, str | int] = {}
@@ -236,6 +238,7 @@ class PostgresSource:
                     self._epoch = last.epoch + 1
                 self._publish_all(publication)
             keys = publication.keys()
+            self._rekeyed = dict(publication.with_other_keys())
         self._retries.connected()
         self._end_publishing_again()
         connection = ReplicationConnection(self._server, self._slot)
@@ -363,6 +366,7 @@ class PostgresSource:
                 self._publish_in_all({})
                 snapshot.close()
             publication.remember([view], renumbered)
+            self._rekeyed = dict(publication.with_other_keys())
 
     def _end_publishing_again(self) -> None:
         """If the source before has ended in the rows of a table whose columns have changed: some of them are in the log as they were."""
@@ -422,7 +426,8 @@ class PostgresSource:
     def _follow(self, batch: Batch, lsn: int) -> None:
         """Publish tables again whose columns have changed, after the transaction in which the stream has said so: that transaction may have
         changed rows before it altered the table, which would come after the rows of now, without their new values. Where the stream does
-        not say it, after all that was committed when it was noticed.
+        not say it, after all that was committed when it was noticed; so are those whose key was altered again since: the changes in between
+        are of rows with the keys before.
         """
         changed = [view for view in self._changed.values() if not self._publication.knows(view)]
         self._changed.clear()
@@ -433,6 +438,13 @@ class PostgresSource:
             self._publish_again(view)
         for name in due:
             self._publish_again(*self._renumbered.pop(name))
+        for table in [table for table, at in self._rekeyed.items() if at <= lsn]:
+            self._publish(batch)
+            del self._rekeyed[table]
+            with self._publication.opened() as publication:
+                now = publication.view_of(table)
+            if now is not None and not self._publication.knows(now):
+                self._publish_again(now)
 
     def _publish(self, batch: Batch) -> None:
         transactions = batch.take()
