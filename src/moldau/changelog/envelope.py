@@ -105,7 +105,7 @@ class ChangeEncoder:
             text = key_text(self._key, change.key, self._key_format)
         except (TypeError, ValueError) as error:
             raise ValueRefusedError(f"{self._subject}, key {change.key}: {error}") from error
-        return _encoded(text)
+        return encoded(text)
 
     def value(self, index: int, change: Change) -> bytes:
         """The envelope of the change with this index in the commit. ValueRefusedError."""
@@ -115,12 +115,12 @@ class ChangeEncoder:
             after_text = "null" if after is None else row_text(after)
         except (TypeError, ValueError) as error:
             raise ValueRefusedError(f"{self._subject}, key {values}: {error}") from error
-        return _encoded(f'{{"op":"{_LETTERS[op]}","before":{before_text},"after":{after_text},{self._rest}{index + 1}}}}}')
+        return encoded(f'{{"op":"{_LETTERS[op]}","before":{before_text},"after":{after_text},{self._rest}{index + 1}}}}}')
 
 
 def key_bytes(columns: Sequence[str], key: Key) -> bytes:
     """The key of a row's records. TypeError, ValueError."""
-    return _encoded(key_text(columns, key))
+    return encoded(key_text(columns, key))
 
 
 def encode_commit(changelog: str, commit: Commit, counts: Mapping[str, int]) -> KeyValue:
@@ -174,11 +174,11 @@ def decode_commit(topic: str, partition: int, offset: int, key: bytes | None, va
 
 
 def _dumps(found: Mapping[str, Any]) -> bytes:
-    return _encoded(_text(found))
+    return encoded(_text(found))
 
 
-def _encoded(text: str) -> bytes:
-    """Text that no UTF-8 has (a lone surrogate) is escaped."""
+def encoded(text: str) -> bytes:
+    """JSON as it is in records: text that no UTF-8 has (a lone surrogate) is escaped."""
     try:
         return text.encode()
     except UnicodeEncodeError:

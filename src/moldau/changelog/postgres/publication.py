@@ -161,6 +161,25 @@ class Publication:
                 return True
         return False
 
+    def has_other_keys(self, view: TableView, renumbered: Renumbered | None) -> bool:
+        """Whether rows of a table may have other keys than those that were published: a column of the key has another type, or is another
+        column of the same name. At any time.
+        """
+        known = self._known.get(view.table.name)
+        if known is None:
+            return False
+        before, now = ({name: rest for name, *rest in columns} for columns in (known.columns, view.described))
+        numbers = {} if renumbered is None else renumbered.numbers
+        return any(
+            before.get(name) != now.get(name) or known.numbers.get(name) != numbers.get(name, known.numbers.get(name))
+            for name in view.table.key
+        )
+
+    def with_other_keys(self) -> Mapping[TableName, int]:
+        """Tables whose keys are now of other columns than those that the changelog has, and where the stream is surely past that."""
+        views = filter(None, map(self.view_of, self._tables))
+        return {view.name: self._opened.inserted_lsn() for view in views if self.has_other_keys(view, None)}
+
     def remember_anew(self, views: Sequence[TableView]) -> None:
         """The changelog has all rows of these tables as they are now."""
         self._known = {}

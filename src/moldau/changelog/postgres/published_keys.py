@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from moldau.changelog.all_shards import shard_of
 from moldau.changelog.columns import key_text
 from moldau.changelog.committed import CommittedRecords
-from moldau.changelog.envelope import Tombstone, decode_change
+from moldau.changelog.envelope import Tombstone, decode_change, encoded
 from moldau.changelog.naming import table_topic
 from moldau.changelog.values import ALL_SHARDS, Key, Op
 from moldau.model.identity import TopicPartition
@@ -27,7 +27,7 @@ class PublishedKeys:
         """
         found: dict[str, Key] = {}
         for shard, shards, keys in self._shards(table):
-            found |= keys if shards is None else {text: key for text, key in keys.items() if shard_of(text.encode(), shards) == shard}
+            found |= keys if shards is None else {text: key for text, key in keys.items() if shard_of(encoded(text), shards) == shard}
         return found
 
     def misplaced(self, table: str) -> Mapping[int, Sequence[Key]]:
@@ -36,7 +36,7 @@ class PublishedKeys:
         """
         found: dict[int, Sequence[Key]] = {}
         for shard, shards, keys in self._shards(table):
-            there = [] if shards is None else [key for text, key in keys.items() if shard_of(text.encode(), shards) != shard]
+            there = [] if shards is None else [key for text, key in keys.items() if shard_of(encoded(text), shards) != shard]
             if there:
                 found[shard] = there
         return found

@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from moldau.changelog.envelope import CommitRecord
@@ -171,6 +172,8 @@ class PostgresSource:
         """Tables that the open transaction has described."""
         self._renumbered: dict[str, tuple[TableView, Renumbered]] = {}
         """Tables that are published again when the stream is there."""
+        self._rekeyed: dict[TableName, int] = {}
+        """Tables whose key was altered again, and from where on the stream has the rows of the last keys."""
         self._state = SourceState.CONNECTING
         self._lsn = 0
         self._origin: Mapping[str, str | int] = {}
@@ -235,7 +238,9 @@ class PostgresSource:
                     self._epoch = last.epoch + 1
                 self._publish_all(publication)
             keys = publication.keys()
+            self._rekeyed = dict(publication.with_other_keys())
         self._retries.connected()
+        self._end_publishing_again()
         connection = ReplicationConnection(self._server, self._slot)
         try:
             self._check_ready()
@@ -289,10 +294,9 @@ class PostgresSource:
         for view in views:
             name = view.table.name
             stale = {} if is_first else dict(self._keys.of(name))
-            self._publish_rows(snapshot, view, tables, ALL, stale)
-            self._publish_deletions(name, list(stale.values()), tables)
             for shard, keys in () if is_first else self._keys.misplaced(name).items():
-                self._publish_deletions(name, keys, tables, shard)
+                self._publish_deletions(name, keys, tables, ALL, shard)  # before the rows, whose keys stores may take for the same
+            self._publish_rows(snapshot, view, tables, ALL, stale)
         snapshot.close()
         publication.remember_anew(views)
         self._publish_commit([], tables, {})
@@ -317,18 +321,28 @@ class PostgresSource:
             publication.drop_slot()
 
     def _publish_rows(self, snapshot: Snapshot, view: TableView, tables: Mapping[str, Table], what: str, stale: dict[str, Key]) -> None:
-        """The rows of one table; their keys are removed from `stale`."""
+        """The rows of one table; what is left of `stale` without them, keys that the log has, is deleted there."""
+        equal: dict[Key, str] = {}
+        doubled = [text for text, key in stale.items() if equal.setdefault(key, text) is not text]
+        self._publish_deletions(view.table.name, [stale.pop(text) for text in doubled], tables, what)
         for rows in snapshot.rows(view):
-            changes = [_read(view, row) for row in rows]
-            for change in changes if stale else ():
-                stale.pop(view.record_key(change.key), None)
+            changes: list[Change] = []
+            for change in map(partial(_read, view), rows):
+                if equal:
+                    text, former = view.record_key(change.key), equal.get(change.key)
+                    stale.pop(text, None)
+                    if former is not None and former != text and (key := stale.pop(former, None)) is not None:
+                        # 1.0 is 1.00 now: one row in a store of numbers, so the deletion comes first
+                        changes.append(Change(change.table, Op.DELETE, key, None, None))
+                changes.append(change)
             self._publish_commit(changes, tables, {READING: what})
+        self._publish_deletions(view.table.name, list(stale.values()), tables, what)
 
-    def _publish_deletions(self, table: str, keys: Sequence[Key], tables: Mapping[str, Table], shard: int | None = None) -> None:
+    def _publish_deletions(self, table: str, keys: Sequence[Key], tables: Mapping[str, Table], what: str, shard: int | None = None) -> None:
         """Of rows that the log has and the table has not; with `shard` of those that are there by mistake."""
         for start in range(0, len(keys), DELETIONS_MAX):
             changes = [Change(table, Op.DELETE, key, None, None) for key in keys[start : start + DELETIONS_MAX]]
-            self._publish_commit(changes, tables, {READING: ALL}, shard)
+            self._publish_commit(changes, tables, {READING: what}, shard)
 
     def _publish_in_all(self, source: Mapping[str, str]) -> None:
         """A commit without changes in each of several shards, whose next one may be far: replicas see by it whether rows are missing."""
@@ -337,7 +351,8 @@ class PostgresSource:
 
     def _publish_again(self, view: TableView, renumbered: Renumbered | None = None) -> None:
         """The rows of a table whose columns have changed, as they are now. Changes that come later in the stream may be older than these
-        rows: they are repeated in their order, so the last one of each row is right again.
+        rows: they are repeated in their order, so the last one of each row is right again. Where the key's columns are others, rows may
+        have other keys, and the log has rows of the former ones.
         """
         with self._publication.opened() as publication:
             if publication.view_of(view.name) is not None and (renumbered is not None or publication.has_other_values(view)):
@@ -346,10 +361,23 @@ class PostgresSource:
                 snapshot.take(None)
                 now = publication.view_of(view.name)
                 assert now is not None, "it is locked"
-                self._publish_rows(snapshot, now, {now.table.name: now.table}, view.table.name, {})
+                stale = dict(self._keys.of(view.table.name)) if publication.has_other_keys(view, renumbered) else {}
+                self._publish_rows(snapshot, now, {now.table.name: now.table}, view.table.name, stale)
                 self._publish_in_all({})
                 snapshot.close()
             publication.remember([view], renumbered)
+            self._rekeyed = dict(publication.with_other_keys())
+
+    def _end_publishing_again(self) -> None:
+        """If the source before has ended in the rows of a table whose columns have changed: some of them are in the log as they were."""
+        last = self._publisher.last
+        if last is None or READING not in last.source:
+            return
+        with self._publication.opened() as publication:
+            view = publication.view_of(name_of(str(last.source[READING])))
+            renumbered = None if view is None else publication.renumbered(view.name)
+        if view is not None:
+            self._publish_again(view, renumbered)
 
     # Transactions
 
@@ -398,7 +426,8 @@ class PostgresSource:
     def _follow(self, batch: Batch, lsn: int) -> None:
         """Publish tables again whose columns have changed, after the transaction in which the stream has said so: that transaction may have
         changed rows before it altered the table, which would come after the rows of now, without their new values. Where the stream does
-        not say it, after all that was committed when it was noticed.
+        not say it, after all that was committed when it was noticed; so are those whose key was altered again since: the changes in between
+        are of rows with the keys before.
         """
         changed = [view for view in self._changed.values() if not self._publication.knows(view)]
         self._changed.clear()
@@ -409,6 +438,13 @@ class PostgresSource:
             self._publish_again(view)
         for name in due:
             self._publish_again(*self._renumbered.pop(name))
+        for table in [table for table, at in self._rekeyed.items() if at <= lsn]:
+            self._publish(batch)
+            del self._rekeyed[table]
+            with self._publication.opened() as publication:
+                now = publication.view_of(table)
+            if now is not None and not self._publication.knows(now):
+                self._publish_again(now)
 
     def _publish(self, batch: Batch) -> None:
         transactions = batch.take()

@@ -15,19 +15,24 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
+from moldau.changelog.envelope import CommitRecord
 from moldau.changelog.errors import PublisherFencedError, SequenceError
 from moldau.changelog.publisher import Publisher
 from moldau.changelog.replica import Replica
 from moldau.changelog.sqlite.connecting import connect, writing
 from moldau.changelog.sqlite.errors import SourceError
 from moldau.changelog.sqlite.layout import State, read_state, remove
+from moldau.changelog.sqlite.outbox import STORE
 from moldau.changelog.sqlite.source import BUSY_TIMEOUT_S, Source
 from moldau.changelog.store import SHARD_COLUMN
 from moldau.changelog.stores.sqlite import SqliteStore
+from moldau.changelog.values import Table
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 5
+_KINDS_OF_KEYS: Final = ("any", "bytes", "integer", "real", "text")
+"""Their values are in SQLite what they are in the log."""
 
 
 def promote(
@@ -50,8 +55,10 @@ def promote(
     """
     for attempt in range(1, _ATTEMPTS + 1):
         if _pending(path, changelog, shard) is None:
-            _check_replica(path, changelog, shard)
-            with Publisher(bootstrap_servers, changelog, shard, shards=shards, **options) as publisher:
+            known = _check_replica(path, changelog, shard)
+            publisher = Publisher(bootstrap_servers, changelog, shard, shards=shards, **options)
+            _check_keys(changelog, known, publisher.look())
+            with publisher:
                 last = publisher.last
             if last is None:
                 raise SourceError(f"changelog {changelog}, shard {shard}: the log has no commit: there is nothing to be promoted after")
@@ -74,8 +81,8 @@ def promote(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _check_replica(path: str | os.PathLike[str], changelog: str, shard: int) -> None:
-    """SourceError for a database that is none: the publisher of the shard is not fenced for that."""
+def _check_replica(path: str | os.PathLike[str], changelog: str, shard: int) -> Sequence[Table]:
+    """Its tables. SourceError for a database that is none: the publisher of the shard is not fenced for that."""
     store, subject = SqliteStore(path), f"changelog {changelog}, shard {shard}"
     try:
         position = store.look(changelog).get(shard)
@@ -87,8 +94,26 @@ def _check_replica(path: str | os.PathLike[str], changelog: str, shard: int) -> 
                 f"{subject}: database {os.fspath(path)} has the column {SHARD_COLUMN}, for several shards; only a replica of a single shard"
                 " can be promoted"
             )
+        return list(position.tables.values())
     finally:
         store.close()
+
+
+def _check_keys(changelog: str, tables: Sequence[Table], last: CommitRecord | None) -> None:
+    """SourceError where the log has keys that SQLite would publish otherwise: `{"decimal": "1.50"}` as a text. Each row that is changed
+    would be in the log a second time, under another key. What another database in SQLite has published is written as it was.
+    """
+    if last is None or STORE in last.source:
+        return
+    for table in tables:
+        for column in table.key:
+            if table.columns[column] not in _KINDS_OF_KEYS:
+                raise SourceError(
+                    f"changelog {changelog}, shard {last.shard}: table {table.name}: column {column} of its primary key is of type"
+                    f" {table.columns[column]},"
+                    " which SQLite does not have: rows would be published under other keys, beside those that are in the log; a replica of"
+                    " this changelog cannot be promoted"
+                )
 
 
 def _pending(path: str | os.PathLike[str], changelog: str, shard: int) -> State | None:
