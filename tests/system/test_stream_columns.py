@@ -58,7 +58,8 @@ def lengths(frames: Iterator[pandas.DataFrame]) -> Iterator[pandas.DataFrame]:
 
 
 def test_queries_see_what_they_name(broker: Broker, moldau_registry_url: str, topic: str, tmp_path: Path) -> None:
-    """Whole rows, rows without duplicates, rows of two inputs, filters over columns that are not in the result, functions in Python.
+    """Whole rows, rows without duplicates, rows of two inputs, filters over columns that are not in the result, names in other
+    letters than the schema's, functions in Python.
 
     All are counted, however few of their columns are read.
     """
@@ -81,6 +82,11 @@ def test_queries_see_what_they_name(broker: Broker, moldau_registry_url: str, to
             departures.filter("remark = 'remark 3' AND _offset >= 0").select("at", "number"),
             [(each,) for each in numbers if remark(each) == "remark 3" for _ in "ab"],
             ("number",),
+        ),
+        "cased": (
+            departures.filter("NUMBER >= 0").select(functions.col("AT").alias("at"), functions.col("Remark").alias("text")),
+            [(remark(each),) for each in numbers for _ in "ab"],
+            ("text",),
         ),
         "pandas": (
             departures.mapInPandas(lengths, "number long, length long, at timestamp"),

@@ -98,24 +98,30 @@ def columns_read(execution: Any) -> dict[str, list[str]]:
     return {name: sorted(set(columns)) for name, columns in found.items() if columns is not None}
 
 
-def _streams(node: Any, read: list[str] | None) -> Iterator[tuple[Any, list[str] | None]]:
-    """The streams below a node, each with the columns of it that are read: `read` by what is above the node, None if that may be all."""
+def _streams(node: Any, read: Any) -> Iterator[tuple[Any, list[str] | None]]:
+    """The streams below a node, each with the columns of it that are read; None if that may be all.
+
+    `read` is the set of attributes that what is above the node reads, None if that may be all. The names in it are as the query writes
+    them, in any case of letters: those of the stream's own attributes are returned.
+    """
     name = node.nodeName()
     if name.startswith("StreamingDataSourceV2"):
-        yield node, read
+        yield node, None if read is None else _own_names(node.outputSet(), read)
         return
     if name == "Project":
-        read = _names(node.references())
+        read = node.references()
     elif name == "Filter" and read is not None:
-        read = [*read, *_names(node.references())]
+        read = getattr(read, "$plus$plus")(node.references())
     else:
         read = None
     for each in _items(node.children()):
         yield from _streams(each, read)
 
 
-def _names(attributes: Any) -> list[str]:
-    return [each.name() for each in _items(attributes.toSeq())]
+def _own_names(own: Any, read: Any) -> list[str]:
+    """Of those of its attributes that are read, found by their numbers."""
+    rest = getattr(own, "$minus$minus")
+    return [each.name() for each in _items(rest(rest(read)).toSeq())]
 
 
 def topics_read(frame: Any, among: Collection[str]) -> set[str]:
