@@ -6,6 +6,8 @@ of what they leave in memory. Spark starts this module by ``spark.python.daemon.
 
 import gc
 import importlib
+import os
+import sys
 from contextlib import suppress
 from typing import Final
 
@@ -31,10 +33,15 @@ USED: Final = (
 
 
 def import_used() -> None:
-    """Whatever of it is installed: a worker that lacks something says so itself."""
+    """Whatever of it is installed: a worker that lacks something says so itself.
+
+    numpy seeds its generator when it is imported: each worker does so again, or users' functions would draw the same numbers in all.
+    """
     for name in USED:
         with suppress(ImportError):
             importlib.import_module(name)
+    if "numpy" in sys.modules:
+        os.register_at_fork(after_in_child=importlib.import_module("numpy.random").seed)
     gc.collect()
     gc.freeze()
 
