@@ -69,7 +69,7 @@ class BatchTimes:
         late = ~undecodable & (used <= 1000 * self.watermark_ms)
         counts = InputCounts(
             rows=len(given),
-            ahead=int(ahead.sum()),
+            ahead=int((ahead & ~undecodable).sum()),
             without_time=int((missing & ~undecodable).sum()),
             undecodable=int(undecodable.sum()),
             newest_ms=int(logged.max()) // 1000 if len(given) else None,

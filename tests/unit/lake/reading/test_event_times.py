@@ -60,6 +60,13 @@ def test_as_row_by_row(rows: list[Row], now_ms: int, watermark_ms: int) -> None:
     assert counts == expected
 
 
+def test_a_value_that_cannot_be_decoded_is_not_ahead() -> None:
+    """Also where the time is that of the record in the log, which such a record has."""
+    times = EventTimes(("_timestamp",), "_timestamp", 1_000).of_batch(BatchOrder(2_000))
+    _, counts = times.applied(batch([(None, 9_000_000, None), (None, 9_000_000, "cut")]))
+    assert (counts.rows, counts.undecodable, counts.ahead) == (2, 1, 1)
+
+
 def test_a_time_in_a_column() -> None:
     """Where the column is null the time is missing, whatever lies below it."""
     moment = datetime(2013, 1, 1, tzinfo=UTC)
