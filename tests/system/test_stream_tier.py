@@ -176,6 +176,25 @@ def test_rows_without_state_that_change_tasks_are_counted(departures: Departures
     assert departures.counted() == ({Verdict.COMPLETE}, 12)
 
 
+def test_events_that_are_also_read_without_their_values_are_counted(departures: Departures) -> None:
+    """Tasks read the values of an audited topic in any case: by them the audit counts."""
+    departures.send(30)
+    job = StreamJob(
+        departures.topic,
+        brokers=departures.broker.bootstrap_servers,
+        registry=departures.broker.registry_url,
+        directory=str(departures.directory / "job"),
+        spark=departures.spark,
+        tier=departures.tier,
+    )
+    events = job.topic(departures.topic, format="tracked", undecodable="skip").selectExpr("event_time AS at", "_offset AS place")
+    records = job.topic(departures.topic).selectExpr("event_time AS at", "offset AS place")
+    job.to_table(events.unionByName(records), str(departures.table), time="at")
+    job.run(once=True)
+    assert len(in_table(departures.table)) == 30 + 31
+    assert departures.counted() == ({Verdict.COMPLETE}, 30)
+
+
 def test_an_event_that_the_job_misses_is_found(departures: Departures) -> None:
     """Claim: of a job that begins after the first record of a partition, the window and the host of the events before are named, as lost.
 

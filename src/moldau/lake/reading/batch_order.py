@@ -9,7 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from moldau.tracking.clock import now_ms
+
 PROPERTY: Final = "moldau.batch"
+WATERMARK_PROPERTY: Final = "moldau.watermark_ms"
+"""The watermark alone, as queries set it that are no jobs of ours (docs/spark-source.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +41,9 @@ def batch_order() -> BatchOrder | None:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    text = None if context is None else context.getLocalProperty(PROPERTY)
-    return BatchOrder(*json.loads(text)) if text else None
+    if context is None:
+        return None
+    if text := context.getLocalProperty(PROPERTY):
+        return BatchOrder(*json.loads(text))
+    watermark = context.getLocalProperty(WATERMARK_PROPERTY)
+    return BatchOrder(now_ms(), int(watermark)) if watermark else None

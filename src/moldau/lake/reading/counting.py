@@ -49,6 +49,11 @@ class TaskCounts:
         self._ranges: dict[OffsetRange, _AuditCount] = {}
         self._rows: dict[OffsetRange, InputCounts] = {}
 
+    @property
+    def fields(self) -> Sequence[str]:
+        """The fields of records that it needs: the audit counts events by what is in their values."""
+        return ("value",) if self._audited else ()
+
     def begin(self, wanted: OffsetRange) -> None:
         """A range is read from now on; it may have no records."""
         if wanted.topic in self._audited:

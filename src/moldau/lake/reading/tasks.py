@@ -301,7 +301,8 @@ def read_ranges(
 
     ReadError, DataLossError, MalformedEventError.
     """
-    for wanted, topic_id, read in reads(options, shape.fields, task):
+    fields = shape.fields if counting is None else (*shape.fields, *counting.fields)
+    for wanted, topic_id, read in reads(options, fields, task):
         maker = shape.maker(wanted, topic_id)
         if counting is not None:
             counting.begin(wanted)
