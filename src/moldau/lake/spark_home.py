@@ -5,8 +5,11 @@ for half a second. The home that is made here has links to all of the other one,
 """
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -22,23 +25,30 @@ def linked_home(directory: str) -> Iterator[None]:
     if os.environ.get(_VARIABLE) or found is None or found.origin is None:
         yield
         return
-    os.environ[_VARIABLE] = str(_made(Path(found.origin).parent, Path(directory, "home")))
+    os.environ[_VARIABLE] = str(_made(Path(found.origin).parent, Path(directory).absolute()))
     try:
         yield
     finally:
-        del os.environ[_VARIABLE]
+        os.environ.pop(_VARIABLE, None)
 
 
-def _made(installed: Path, home: Path) -> Path:
-    """Made once for a directory."""
-    libraries = home / _LIBRARIES
-    if libraries.exists():
+def _made(installed: Path, directory: Path) -> Path:
+    """It has a name by its links: a directory may be used again when another pyspark is installed, and by two processes at a time."""
+    links = {Path(each.name): each for each in installed.iterdir() if each.is_dir() and each.name != _LIBRARIES.parts[0]}
+    links[_LIBRARIES / "pyspark.zip" / "pyspark"] = installed
+    links |= {_LIBRARIES / each.name: each for each in (installed / _LIBRARIES).glob("py4j-*.zip")}
+    name = blake2b("\n".join(sorted(f"{place} {target}" for place, target in links.items())).encode(), digest_size=6).hexdigest()
+    home = directory / f"home-{name}"
+    if home.exists():
         return home
-    (libraries / "pyspark.zip").mkdir(parents=True)
-    for each in installed.iterdir():
-        if each.is_dir() and each.name != _LIBRARIES.parts[0]:
-            (home / each.name).symlink_to(each)
-    (libraries / "pyspark.zip" / "pyspark").symlink_to(installed)
-    for each in (installed / _LIBRARIES).glob("py4j-*.zip"):
-        (libraries / each.name).symlink_to(each)
+    partial = Path(tempfile.mkdtemp(dir=directory, prefix=".home-"))
+    for place, target in links.items():
+        (partial / place).parent.mkdir(parents=True, exist_ok=True)
+        (partial / place).symlink_to(target)
+    try:
+        partial.rename(home)
+    except OSError:  # another process has made it meanwhile
+        shutil.rmtree(partial)
+        if not home.exists():
+            raise
     return home
