@@ -8,6 +8,7 @@ from typing import Any
 import pandas
 import pytest
 from confluent_kafka import Producer
+from pyarrow import parquet
 from pyspark.sql import functions
 
 from moldau.registry.client import RegistryClient
@@ -105,3 +106,25 @@ def test_queries_see_what_they_name(broker: Broker, moldau_registry_url: str, to
     operator.close()
     assert {name: {each["rows"] for each in found.values()} for name, found in inputs.items()} == {name: {ROWS} for name in queries}
     assert sorted(inputs["both"]) == [topic, f"{topic} (2)"]
+
+
+def test_what_is_put_aside_is_the_same_for_all_queries(broker: Broker, moldau_registry_url: str, tmp_path: Path) -> None:
+    """A query that does not read the bad field puts the record aside too: it would take away the file of one that does."""
+    name = broker.unique_topic("departures")
+    broker.create_topic(name, 1)
+    with RegistryClient(moldau_registry_url) as registry:
+        schema = registry.register(f"{name}-value", json.dumps(SCHEMA))
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 3})
+    good = frame(schema, encoded(SCHEMA, {"at": BEGIN, "number": 1, "airport": "EWR", "remark": None}))
+    for value in (good, good.replace(b"EWR", b"E\xffR")):
+        producer.produce(name, value)
+    assert producer.flush(30) == 0
+    job = StreamJob(name, brokers=broker.bootstrap_servers, registry=moldau_registry_url, directory=str(tmp_path / "job"), spark=spark_session())
+    departures = job.topic(name, format="avro", time="at", undecodable="dead-letters")
+    job.to_table(departures.select("at", "airport"), str(tmp_path / "airports"), time="at", query="airports")
+    job.run(once=True)
+    job.to_table(departures.select("at", "number"), str(tmp_path / "numbers"), time="at", query="numbers")
+    job.run(once=True)
+    assert [len(in_table(tmp_path / each)) for each in ("airports", "numbers")] == [1, 1]
+    (file,) = (tmp_path / "job" / "dead-letters").rglob("*.parquet")
+    assert parquet.read_table(file).num_rows == 1

@@ -137,7 +137,12 @@ class EventShape:
         return replace(self, columns=chosen_columns(schema, self.spark_schema(), {}))
 
     def without(self, names: Sequence[str]) -> "EventShape":
-        """The other columns: the fields of events among these are not decoded."""
+        """The other columns: the fields of events among these are not decoded.
+
+        All are where undecodable values are put aside: two queries have one file for a range, which is not to depend on what they read.
+        """
+        if self.avro.dead_letter_path is not None:
+            return self
         return replace(self, columns=tuple(name for name in self.columns if name not in names))
 
     def maker(self, wanted: OffsetRange, topic_id: str | None) -> "EventMaker":

@@ -91,7 +91,7 @@ class RowShape(Protocol):
         """All columns, in Arrow's words."""
 
     def without(self, names: Sequence[str]) -> "RowShape":
-        """The other columns."""
+        """The other columns, or more, where what is decoded is not to depend on what is read."""
 
     def chosen(self, schema: StructType) -> "RowShape":
         """The columns in `schema`, which may leave columns out and change their order, but not their types. OptionError."""
