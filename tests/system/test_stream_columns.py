@@ -119,7 +119,9 @@ def test_what_is_put_aside_is_the_same_for_all_queries(broker: Broker, moldau_re
     for value in (good, good.replace(b"EWR", b"E\xffR")):
         producer.produce(name, value)
     assert producer.flush(30) == 0
-    job = StreamJob(name, brokers=broker.bootstrap_servers, registry=moldau_registry_url, directory=str(tmp_path / "job"), spark=spark_session())
+    job = StreamJob(
+        name, brokers=broker.bootstrap_servers, registry=moldau_registry_url, directory=str(tmp_path / "job"), spark=spark_session()
+    )
     departures = job.topic(name, format="avro", time="at", undecodable="dead-letters")
     job.to_table(departures.select("at", "airport"), str(tmp_path / "airports"), time="at", query="airports")
     job.run(once=True)

@@ -30,6 +30,8 @@ _DURATION = re.compile(r"(\d+) (millisecond|second|minute|hour|day|week)s?")
 _UNIT_MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
 _GIVEN, _ERROR, _EVENT, _VALUE = "_given_time", "_error", "_event", "_value"
 _TIMES = ("timestamp", "timestamp_ntz", "date")
+_TAKEN = re.compile(r"would add a column (\S+), which is a field of the events")
+"""What the source says of a column of its own, amid what Spark makes of it."""
 _OF_STREAMS = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "limitsfile")
 """Options of the source that a batch has not."""
 
@@ -216,6 +218,7 @@ def _raw(reader: Any, given: TopicInput, dead_letters: str, *beside: str) -> tup
 
 
 def _registered(reader: Any, given: TopicInput, dead_letters: str) -> tuple[Any, Any]:
+    from pyspark.errors import PySparkException
     from pyspark.sql import functions
 
     reader = reader.options(
@@ -227,7 +230,12 @@ def _registered(reader: Any, given: TopicInput, dead_letters: str) -> tuple[Any,
         reader = reader.option("mode", "PERMISSIVE")  # rows, to be counted
     if given.undecodable == DEAD_LETTERS:
         reader = reader.option("deadLetterPath", dead_letters)
-    rows = reader.load()
+    try:
+        rows = reader.load()
+    except PySparkException as error:
+        if (taken := _TAKEN.search(str(error))) is not None:
+            _check_names(given, [taken[1]])
+        raise
     _check_names(given, [name for name in rows.columns[:-1] if not name.startswith("_")])
     return rows, functions.lit(False) if given.undecodable == STOP else functions.col(_ERROR).isNotNull()
 
