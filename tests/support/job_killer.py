@@ -17,6 +17,7 @@ from pathlib import Path
 
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
+from moldau.lake import python_daemon
 from moldau.streams.points import DIE_AT
 from support import killed_jobs
 from support.killed_jobs import JOBS, Result, Topics, last_events, table_of, without_last
@@ -27,7 +28,7 @@ _LIMIT_S = 900.0
 _LOOK_S = 0.01
 _MOMENT_S = 1.0
 """A kill comes at a random moment of so long after a batch has begun."""
-_WORKER = "pyspark.daemon"
+_WORKER = python_daemon.MODULE
 DRIVER, WORKER, BROKER = "driver", "task worker", "broker"
 
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 import pyspark
 
 from moldau.adapters.zookeeper_server import free_ports
+from moldau.lake import python_daemon
 from moldau.lake.spark_processes import processes_with
 from support.local_cluster import wait_for
 from support.quick_spark import daemon_options
@@ -73,7 +74,8 @@ class SparkCluster:
 
     def has_executor(self, number: int) -> bool:
         """Whether a worker has a Python process that runs tasks, or ran some."""
-        return any(b"pyspark.daemon" in _command(pid) for pid in processes_with(self._token(f"worker-{number}")))
+        commands = [_command(pid) for pid in processes_with(self._token(f"worker-{number}"))]
+        return any(daemon.encode() in command for command in commands for daemon in (python_daemon.MODULE, "pyspark.daemon"))
 
     @property
     def alive(self) -> int:

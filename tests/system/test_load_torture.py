@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from moldau.lake import python_daemon
 from moldau.lake.tables.opening import open_table
 from moldau.testing.broker import Broker
 from support.load_world import LoadWorld
@@ -68,7 +69,7 @@ class Loading:
     def kill_a_task(self, chosen: random.Random) -> bool:
         """SIGKILL to one Python process that Spark has started, if there is one."""
         assert self._process is not None
-        workers = [pid for pid in _session(self._process.pid) if b"pyspark.daemon" in _command_line(pid)]
+        workers = [pid for pid in _session(self._process.pid) if python_daemon.MODULE.encode() in _command_line(pid)]
         if not workers:
             return False
         with contextlib.suppress(ProcessLookupError):
