@@ -7,9 +7,11 @@ so each record once.
 """
 
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,8 @@ from moldau.tracking.clock import now_ms
 if TYPE_CHECKING:
     from moldau.lake.reading.columns import RecordColumns
     from moldau.tracking.latencies import Latencies
+
+log = logging.getLogger(__name__)
 
 _SUFFIX = ".json"
 
@@ -80,9 +84,22 @@ class TaskCounts:
         counted.untracked_bytes += found.untracked_bytes
 
     def write(self) -> None:
-        """All ranges were read to their ends. OSError."""
+        """All ranges were read to their ends. OSError, where the audit counts; else a warning: the driver names what it does not find.
+
+        Nothing is left on a host that has no such checkpoint: nothing there would remove it.
+        """
         if not self._ranges and not self._rows:
             return
+        try:
+            self._leave()
+        except FileNotFoundError:
+            log.warning("%s: is not seen on this host: what its tasks count is missing", os.path.dirname(self._directory))
+        except OSError as error:
+            if self._ranges:
+                raise
+            log.warning("%s: what a task counts is missing: %s", self._directory, (error.strerror or str(error)).lower())
+
+    def _leave(self) -> None:
         found = {
             "input": self._counted_as,
             "rows": [[*wanted, counts.to_json()] for wanted, counts in self._rows.items()],
@@ -90,7 +107,8 @@ class TaskCounts:
         }
         key = json.dumps([self._counted_as, list(self._rows), list(self._ranges)])
         name = blake2b(key.encode(), digest_size=16).hexdigest()
-        os.makedirs(self._directory, exist_ok=True)
+        with suppress(FileExistsError):
+            os.mkdir(self._directory)
         descriptor, partial = tempfile.mkstemp(dir=self._directory, prefix=".")
         with open(descriptor, "w", encoding="utf-8") as file:
             json.dump(found, file)

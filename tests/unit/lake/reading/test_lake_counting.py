@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,6 +79,26 @@ def test_the_rows_of_an_input_are_counted_under_its_name(tmp_path: Path) -> None
     assert found.audited == {}
     assert found.inputs["t"] == {WANTED: InputCounts(5, late=1, newest_ms=7, latest_ms=20), empty: InputCounts()}
     assert found.inputs["t (2)"] == {WANTED: InputCounts(), empty: InputCounts()}
+
+
+def test_a_host_that_does_not_see_the_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is written there; the driver finds that something is missing. A directory that cannot be written fails the audit."""
+
+    def task(directory: Path, audited: list[str]) -> TaskCounts:
+        found = TaskCounts(str(directory), audited, "t")
+        found.begin(WANTED)
+        return found
+
+    task(tmp_path / "elsewhere" / "counts", ["t"]).write()
+    assert not (tmp_path / "elsewhere").exists()
+    (tmp_path / "file").touch()
+    task(tmp_path / "file" / "counts", []).write()
+    with pytest.raises(NotADirectoryError):
+        task(tmp_path / "file" / "counts", ["t"]).write()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/elsewhere: is not seen on this host: what its tasks count is missing",
+        f"{tmp_path}/file/counts: what a task counts is missing: not a directory",
+    ]
 
 
 def test_what_is_ordered() -> None:
