@@ -30,6 +30,8 @@ KILLS = sized(5, 50)
 LIMIT_S = 120.0
 RECORDS = 200
 """Published for each kill."""
+PYTHON = f"-m\0{python_daemon.MODULE}\0".encode()
+"""In the command of Spark's Python processes. Java's names the module, too, in a setting."""
 
 
 class Loading:
@@ -69,7 +71,7 @@ class Loading:
     def kill_a_task(self, chosen: random.Random) -> bool:
         """SIGKILL to one Python process that Spark has started, if there is one."""
         assert self._process is not None
-        workers = [pid for pid in _session(self._process.pid) if python_daemon.MODULE.encode() in _command_line(pid)]
+        workers = [pid for pid in _session(self._process.pid) if PYTHON in _command_line(pid)]
         if not workers:
             return False
         with contextlib.suppress(ProcessLookupError):

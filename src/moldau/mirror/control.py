@@ -114,6 +114,8 @@ class Control:
         """Those of them that stand still until an operator decides."""
         self._doubted: dict[SourcePartition, tuple[Halt, str]] = {}
         """Those that had halted and were resumed, until their source has answered a fetch: till then their reports stay as they were."""
+        self.is_replaced = False
+        """Another process has this one's instance: it reports no more, or its reports would stand in the place of the other's."""
         self._plan = plan
         self._instance = instance
         self._target = target
@@ -365,7 +367,7 @@ class Control:
 
     async def _report(self) -> None:
         due_s = 0.0
-        while True:
+        while not self.is_replaced:
             try:
                 self._sample()
                 if self._clock.monotonic() >= due_s:

@@ -51,7 +51,7 @@ LOOK_S = 5.0
 """How often the topics of all clusters are looked at."""
 RESPONSE_BYTES = 8 * 1024 * 1024
 """Of the fetches from one broker that are out at once."""
-SUCCESSOR_S = 3.0
+SUCCESSOR_S = 10.0
 """How long a process that was replaced waits to read by which."""
 STOP_S = 5.0
 """How long the end of a process waits for its transaction."""
@@ -140,7 +140,7 @@ class MirrorProcess:
             for task in done:
                 task.result()
         except FencedInstanceError as error:
-            is_fenced = True
+            is_fenced = self.control.is_replaced = True
             if (other := await self._successor()) is None:
                 raise
             raise FencedInstanceError(self.plan.name, self.instance, f"host {other.host}, pid {other.pid}") from error

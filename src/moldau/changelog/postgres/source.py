@@ -236,6 +236,7 @@ class PostgresSource:
                 )  # fmt: skip
                 if standing.state is SlotState.REPLACED and last is not None:
                     self._epoch = last.epoch + 1
+                self._retries.connected()  # from here on the server may be away, and all is published again
                 self._publish_all(publication)
             keys = publication.keys()
             self._rekeyed = dict(publication.with_other_keys())
