@@ -77,9 +77,9 @@ class Departures:
             raw.send(self.topic, b"no event").result()
         self.sent += count
 
-    def job(self, *, directory: str = "job", **given: Any) -> StreamJob:
-        """The job; arguments are those of its input."""
-        made = StreamJob(
+    def without_queries(self, directory: str = "job") -> StreamJob:
+        """A job of this tier."""
+        return StreamJob(
             self.topic,
             brokers=self.broker.bootstrap_servers,
             registry=self.broker.registry_url,
@@ -87,6 +87,10 @@ class Departures:
             spark=self.spark,
             tier=self.tier,
         )
+
+    def job(self, *, directory: str = "job", **given: Any) -> StreamJob:
+        """The job; arguments are those of its input."""
+        made = self.without_queries(directory)
         rows = made.topic(self.topic, format="tracked", undecodable="skip", **given)
         counts = windows.tumbling(rows, "1 hour", "airport")
         made.to_topic(counts, self.hours, key="airport", mode="update")
@@ -162,14 +166,7 @@ def test_events_are_counted_once_wherever_a_batch_fails(departures: Departures, 
 def test_rows_without_state_that_change_tasks_are_counted(departures: Departures) -> None:
     """Claim: of a query that only moves rows the tasks read with the batch's order too; adaptive plans would read before there is one."""
     departures.send(12)
-    job = StreamJob(
-        departures.topic,
-        brokers=departures.broker.bootstrap_servers,
-        registry=departures.broker.registry_url,
-        directory=str(departures.directory / "job"),
-        spark=departures.spark,
-        tier=departures.tier,
-    )
+    job = departures.without_queries()
     rows = job.topic(departures.topic, format="tracked", undecodable="skip")
     job.to_topic(rows.select("number", "airport").repartition(2, "airport"), departures.hours, key="airport")
     job.run(once=True)
@@ -179,14 +176,7 @@ def test_rows_without_state_that_change_tasks_are_counted(departures: Departures
 def test_events_that_are_also_read_without_their_values_are_counted(departures: Departures) -> None:
     """Tasks read the values of an audited topic in any case: by them the audit counts."""
     departures.send(30)
-    job = StreamJob(
-        departures.topic,
-        brokers=departures.broker.bootstrap_servers,
-        registry=departures.broker.registry_url,
-        directory=str(departures.directory / "job"),
-        spark=departures.spark,
-        tier=departures.tier,
-    )
+    job = departures.without_queries()
     events = job.topic(departures.topic, format="tracked", undecodable="skip").selectExpr("event_time AS at", "_offset AS place")
     records = job.topic(departures.topic).selectExpr("event_time AS at", "offset AS place")
     job.to_table(events.unionByName(records), str(departures.table), time="at")
