@@ -210,7 +210,7 @@ class Spawned:
 
     def _look(self) -> None:
         while not self._done.wait(0.25):
-            self.peak_mb = max(self.peak_mb, sum(memory_mb(pid) for pid in tree(self.process.pid)))
+            self.peak_mb = max(self.peak_mb, sum(map(memory_mb, tree(self.process.pid))))
 
     def wait(self) -> float:
         """Seconds from its start until it has read all."""
@@ -256,8 +256,14 @@ def tree_cpu(root: int) -> float:
 
 
 def memory_mb(pid: int) -> float:
-    """Resident, of shared pages its part of them; 0 for a process that has ended."""
+    """Resident, of shared pages its part of them; 0 for a process that has ended, and for one that Java is just starting, which is Java's
+    own memory a second time until it becomes another program.
+    """
     try:
+        parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+        program = os.readlink(f"/proc/{pid}/exe")
+        if program.endswith("/java") and program == os.readlink(f"/proc/{parent}/exe"):
+            return 0.0
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0.0

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moldau.lake import python_daemon
+from moldau.lake.known_source import make_known
 from moldau.lake.spark_home import linked_home
 from moldau.lake.spark_processes import SparkProcesses
 from moldau.model.extras import require
@@ -166,6 +167,7 @@ def start_spark(
     with _starting(directory, processes) as found:
         spark = builder.getOrCreate()
         _prepare(spark.sparkContext, found)
+        make_known(spark)
     if master is not None:
         _wait_for_executor(spark.sparkContext, master, memory)
     return spark
