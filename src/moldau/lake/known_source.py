@@ -7,6 +7,7 @@ both.
 """
 
 import logging
+from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Final
 
@@ -21,15 +22,14 @@ def make_known(spark: Any) -> None:
     from py4j.protocol import Py4JError
     from pyspark.sql.udf import _wrap_function
 
-    from moldau.lake.reading.source import MoldauDataSource
-
     if not is_only_one():
         return
+    source_class = import_module(_OURS).DefaultSource
     try:
         java = spark.sparkContext._jvm
         found = getattr(getattr(java, f"{_SOURCES}.DataSourceManager$"), "MODULE$")
-        source = getattr(java, f"{_SOURCES}.v2.python.UserDefinedPythonDataSource")(_wrap_function(spark.sparkContext, MoldauDataSource))
-        known = java.org.apache.spark.api.python.PythonUtils.toScalaMap({MoldauDataSource.name(): source})
+        source = getattr(java, f"{_SOURCES}.v2.python.UserDefinedPythonDataSource")(_wrap_function(spark.sparkContext, source_class))
+        known = java.org.apache.spark.api.python.PythonUtils.toScalaMap({source_class.name(): source})
         put = getattr(found, "dataSourceBuilders_$eq")  # what is not there has no error before it is called
         put(java.scala.Option.apply(known))
     except (AttributeError, Py4JError, TypeError) as error:
