@@ -3,7 +3,10 @@
 import subprocess
 from pathlib import Path
 
-from support.class_archives import QUICK, archive_path, reading
+from moldau.lake.class_archive import archive_path, reading
+
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For programs that end within a minute: the best compiler, and a collector with threads of its own, cost more than they bring."""
 
 
 def libraries_archive(libraries: Path) -> Path:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from support.class_archives import make_archive, writing
+from moldau.lake.class_archive import make_archive, writing
 from support.java import libraries_archive
 from support.kafka import KafkaProcess
 from support.maven import kafka_libraries

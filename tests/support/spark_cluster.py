@@ -18,7 +18,7 @@ from moldau.adapters.zookeeper_server import free_ports
 from moldau.lake import python_daemon
 from moldau.lake.spark_processes import processes_with
 from support.local_cluster import wait_for
-from support.quick_spark import daemon_options
+from support.quick_spark import cluster_variables, daemon_options
 
 _CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
@@ -105,6 +105,7 @@ class SparkCluster:
         """Of daemons and drivers."""
         return {
             **os.environ,
+            **cluster_variables(),
             "PYTHONPATH": os.pathsep.join(sys.path),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": _HOST,

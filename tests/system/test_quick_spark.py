@@ -6,7 +6,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from support.quick_spark import made_archive
+from support.quick_spark import prepared
 from support.spark import spark_session
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
@@ -21,11 +21,11 @@ def imported_from(_number: int) -> str:
 
 def test_spark_uses_what_was_made_for_it() -> None:
     """Where something does not fit, Java and Python start without it, in silence."""
-    archive = made_archive()
-    if archive is None:
+    made = prepared()
+    if made is None:
         pytest.skip("nothing was made: make quick-java")
     context: Any = spark_session().sparkContext
     java = context._gateway.jvm.java.lang.ProcessHandle.current().pid()
-    assert str(archive) in Path("/proc", str(java), "maps").read_text()
+    assert str(made.archive) in Path("/proc", str(java), "maps").read_text()
     (path,) = context.parallelize([0], 1).map(imported_from).collect()
     assert Path(path).resolve().parent == Path(pyspark.__file__).resolve().parent

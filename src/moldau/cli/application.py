@@ -72,6 +72,7 @@ COMMANDS = {
     "lake": LazyCommand("moldau.cli.lake", "lake", "Wait until a table is complete, and name and repair what is wrong with it."),
     "mirror": LazyCommand("moldau.cli.mirror", "mirror", "Keep topics of one cluster in another, each record once."),
     "stream": LazyCommand("moldau.cli.stream", "stream", "Run stream jobs on Spark, show how they stand, stop them."),
+    "spark": LazyCommand("moldau.cli.spark", "spark", "Make Spark start faster on this host."),
     "changelog": LazyCommand("moldau.cli.changelog", "changelog", "Publish the changes of a database, and keep replicas of it."),
     "partition": LazyCommand("moldau.cli.partition", "partition", "Move replicas between brokers, elect leaders, even out both."),
     "broker": LazyCommand("moldau.cli.broker", "broker", "Drain a broker: of leaders, or of everything."),

@@ -2,43 +2,146 @@
 
 Spark has them import pyspark from a zip file of its home, which has none: each process, a dozen in a job, would compile what it imports,
 for half a second. The home that is made here has links to all of the other one, and in the place of the zip file a directory.
+
+Most starts make it in a directory of their own. ``moldau spark prepare`` makes one in the *cache*, with an archive of the classes that
+Spark's Java loads, which fits that home alone: its path is in the class path. Where both are there each start uses them; none writes there.
 """
 
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from moldau.lake.class_archive import archive_path, is_whole, make_archive, reading, remove_archive
+
 _VARIABLE: Final = "SPARK_HOME"
+_OPTIONS_VARIABLE: Final = "SPARK_SUBMIT_OPTS"
+"""Of Java options, before those of Spark's settings, which win therefore."""
 _LIBRARIES: Final = Path("python", "lib")
+CACHE_VARIABLE: Final = "MOLDAU_SPARK_CACHE"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSpark:
+    """A home in the cache, and the archive that fits it and the Java of now; neither needs to be there."""
+
+    home: Path
+    archive: Path
+    """See `moldau.lake.class_archive`."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a start can use both."""
+        return is_whole(self.archive) and (self.home / "jars").is_dir()
+
+
+def cache_directory() -> Path | None:
+    """MOLDAU_SPARK_CACHE, or ``moldau/spark`` in the user's directory for caches; None where the user has none."""
+    if given := os.environ.get(CACHE_VARIABLE):
+        return Path(given).absolute()
+    if os.path.isabs(base := os.environ.get("XDG_CACHE_HOME", "")):
+        return Path(base, "moldau", "spark")
+    home = Path(os.path.expanduser("~"))
+    return home / ".cache" / "moldau" / "spark" if home.is_absolute() else None
+
+
+def prepared_spark(directory: Path) -> PreparedSpark:
+    """What the cache has, or would have, for the pyspark that is installed. ModuleNotFoundError."""
+    installed = _installed()
+    if installed is None:
+        raise ModuleNotFoundError("no module pyspark", name="pyspark")
+    name = _name(_links(installed))
+    return PreparedSpark(directory / f"home-{name}", archive_path(directory, f"classes-{name}", installed / "jars"))
+
+
+def prepare_spark(directory: Path, run: Callable[[PreparedSpark, Path], object], *, on_wait: Callable[[], object] = lambda: None) -> bool:
+    """Make both in the cache, unless they are there: `run` has Spark write the archive to the path that it is given, or raises.
+
+    Archives of the same pyspark that do not fit any more are removed, and what was made for one that is installed no more. Whether it was
+    made now. OSError, ModuleNotFoundError.
+    """
+    prepared, installed = prepared_spark(directory), _installed()
+    assert installed is not None
+    if prepared.is_there:
+        return False
+    directory.mkdir(parents=True, exist_ok=True)
+    _made(_links(installed), directory)
+    made = make_archive(prepared.archive, lambda path: run(prepared, path), on_wait=on_wait)
+    for old in directory.glob("home-*"):
+        if not (old / "jars").is_dir():
+            for archive in directory.glob(f"{old.name.replace('home', 'classes', 1)}-*.jsa"):
+                remove_archive(archive)
+            shutil.rmtree(old, ignore_errors=True)
+    return made
+
+
+def java_options(options: Iterable[str]) -> str:
+    """As one text, which Spark's launcher takes apart again."""
+    return " ".join(_quoted(each) for each in options)
+
+
+def _quoted(option: str) -> str:
+    if not set(option) & set(" \t\"'\\"):
+        return option
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 @contextmanager
 def linked_home(directory: str) -> Iterator[None]:
-    """Spark that is started meanwhile has a home below `directory`, unless the environment names one."""
-    found = find_spec("pyspark")
-    if os.environ.get(_VARIABLE) or found is None or found.origin is None:
+    """Spark that is started meanwhile has a home below `directory`, or the one of the cache, unless the environment names one."""
+    installed = _installed()
+    if os.environ.get(_VARIABLE) or installed is None:
         yield
         return
-    os.environ[_VARIABLE] = str(_made(Path(found.origin).parent, Path(directory).absolute()))
+    cache = cache_directory()
+    prepared = None if cache is None else prepared_spark(cache)
+    if prepared is not None and prepared.is_there:
+        changes = {_VARIABLE: str(prepared.home), _OPTIONS_VARIABLE: _with_own(java_options(reading(prepared.archive)))}
+    else:
+        changes = {_VARIABLE: str(_made(_links(installed), Path(directory).absolute()))}
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
     try:
         yield
     finally:
-        os.environ.pop(_VARIABLE, None)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
-def _made(installed: Path, directory: Path) -> Path:
-    """It has a name by its links: a directory may be used again when another pyspark is installed, and by two processes at a time."""
+def _with_own(options: str) -> str:
+    """Those that the environment has come last, and win."""
+    return " ".join(filter(None, (options, os.environ.get(_OPTIONS_VARIABLE))))
+
+
+def _installed() -> Path | None:
+    found = find_spec("pyspark")
+    return None if found is None or found.origin is None else Path(found.origin).parent
+
+
+def _links(installed: Path) -> dict[Path, Path]:
+    """What a home has, and where it is."""
     links = {Path(each.name): each for each in installed.iterdir() if each.is_dir() and each.name != _LIBRARIES.parts[0]}
     links[_LIBRARIES / "pyspark.zip" / "pyspark"] = installed
-    links |= {_LIBRARIES / each.name: each for each in (installed / _LIBRARIES).glob("py4j-*.zip")}
-    name = blake2b("\n".join(sorted(f"{place} {target}" for place, target in links.items())).encode(), digest_size=6).hexdigest()
-    home = directory / f"home-{name}"
+    return links | {_LIBRARIES / each.name: each for each in (installed / _LIBRARIES).glob("py4j-*.zip")}
+
+
+def _name(links: dict[Path, Path]) -> str:
+    return blake2b("\n".join(sorted(f"{place} {target}" for place, target in links.items())).encode(), digest_size=6).hexdigest()
+
+
+def _made(links: dict[Path, Path], directory: Path) -> Path:
+    """It has a name by its links: a directory may be used again when another pyspark is installed, and by two processes at a time."""
+    home = directory / f"home-{_name(links)}"
     if home.exists():
         return home
     partial = Path(tempfile.mkdtemp(dir=directory, prefix=".home-"))

@@ -60,10 +60,13 @@ if __name__ == "__main__":
 
 
 class SparkProcesses:
-    """All processes of one Spark, and the directory that they write to; a temporary one of this `prefix` unless it is given."""
+    """All processes of one Spark, and the directory that they write to; a temporary one of this `prefix` unless it is given.
 
-    def __init__(self, directory: str | None = None, *, prefix: str = "moldau-spark-") -> None:
-        self._token = f"{TOKEN}={os.getpid()}-{uuid.uuid4().hex}"
+    Those of a program that has a Spark of its own have another `variable`: the program replaces this one for what it starts.
+    """
+
+    def __init__(self, directory: str | None = None, *, prefix: str = "moldau-spark-", variable: str = TOKEN) -> None:
+        self._token = f"{variable}={os.getpid()}-{uuid.uuid4().hex}"
         self.temporary = directory is None
         """Whether the directory goes with the processes."""
         if directory is None:

@@ -1,6 +1,9 @@
-"""Spark's Python processes find the installed pyspark, with its compiled modules, where Spark looks for a zip file of it."""
+"""Spark's Python processes find the installed pyspark, with its compiled modules, where Spark looks for a zip file of it; and what is
+prepared once is used by each start.
+"""
 
 import os
+import shutil
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
@@ -11,12 +14,22 @@ import pyspark
 import pytest
 
 from moldau.lake import spark_home
-from moldau.lake.spark_home import linked_home
+from moldau.lake.class_archive import reading
+from moldau.lake.spark_home import (
+    CACHE_VARIABLE,
+    PreparedSpark,
+    cache_directory,
+    java_options,
+    linked_home,
+    prepare_spark,
+    prepared_spark,
+)
 
 
 @pytest.fixture(autouse=True)
 def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setenv(CACHE_VARIABLE, "/nowhere")
 
 
 def test_a_process_imports_what_is_installed(tmp_path: Path) -> None:
@@ -88,3 +101,102 @@ def test_all_that_workers_use_is_imported() -> None:
     program = "import sys; from moldau.lake import python_daemon as d; d.import_used(); print(set(d.USED) <= set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "True"
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The cache of these tests, which is empty."""
+    directory = tmp_path / "cache"
+    monkeypatch.setenv(CACHE_VARIABLE, str(directory))
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    return directory
+
+
+def made(_prepared: PreparedSpark, archive: Path) -> None:
+    """What Java does."""
+    archive.write_text("classes")
+
+
+def started(directory: Path) -> tuple[Path, str | None]:
+    """Home and Java options of a Spark that is started now."""
+    directory.mkdir(exist_ok=True)
+    with linked_home(str(directory)):
+        return Path(os.environ["SPARK_HOME"]), os.environ.get("SPARK_SUBMIT_OPTS")
+
+
+@pytest.mark.parametrize(
+    ("variables", "directory"),
+    [
+        ({CACHE_VARIABLE: "/spark", "XDG_CACHE_HOME": "/cache"}, "/spark"),
+        ({CACHE_VARIABLE: "", "XDG_CACHE_HOME": "/cache"}, "/cache/moldau/spark"),
+        ({"XDG_CACHE_HOME": "cache"}, "/home/me/.cache/moldau/spark"),
+        ({}, "/home/me/.cache/moldau/spark"),
+        ({"HOME": "~"}, None),
+    ],
+)
+def test_where_the_cache_is(variables: dict[str, str], directory: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (CACHE_VARIABLE, "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"HOME": "/home/me", **variables}.items():
+        monkeypatch.setenv(name, value)
+    assert cache_directory() == (None if directory is None else Path(directory))
+
+
+def test_starts_use_what_is_prepared_and_write_nothing_there(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options of the environment come after ours, and win."""
+    before, options = started(tmp_path / "work")
+    assert (before.parent, options, cache.exists()) == (tmp_path / "work", None, False)
+    assert prepare_spark(cache, made)
+    assert not prepare_spark(cache, lambda *_: pytest.fail("it is there"))
+    content = sorted(cache.rglob("*"))
+    home, options = started(tmp_path / "other")
+    prepared = prepared_spark(cache)
+    assert (home, list((tmp_path / "other").iterdir())) == (prepared.home, [])
+    assert options == java_options(reading(prepared.archive))
+    assert f"-XX:SharedArchiveFile={prepared.archive} " in options
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dmine=1")
+    assert started(tmp_path / "other")[1] == f"{options} -Dmine=1"
+    assert os.environ["SPARK_SUBMIT_OPTS"] == "-Dmine=1"
+    assert "SPARK_HOME" not in os.environ
+    assert sorted(cache.rglob("*")) == content
+
+
+def test_what_is_not_whole_is_left_alone(cache: Path, tmp_path: Path) -> None:
+    prepare_spark(cache, made)
+    prepared = prepared_spark(cache)
+    os.truncate(prepared.archive, 1)
+    assert started(tmp_path / "work")[0].parent == tmp_path / "work"
+    assert prepare_spark(cache, made)
+    shutil.rmtree(prepared.home)
+    assert started(tmp_path / "work")[0].parent == tmp_path / "work"
+    assert not prepare_spark(cache, lambda *_: pytest.fail("only the home is missing"))
+    assert started(tmp_path / "work")[0] == prepared.home
+
+
+def test_a_home_that_is_named_has_nothing_of_ours(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare_spark(cache, made)
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    assert started(tmp_path / "work") == (Path("/opt/spark"), None)
+
+
+def test_what_fits_no_more_is_removed(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a pyspark that was upgraded in its place the older archive, of one that was removed all; other ones stay."""
+    for place in "ab":
+        installed(monkeypatch, tmp_path / place, "1")
+        prepare_spark(cache, made)
+    first = {each.name for each in cache.iterdir()}
+    (tmp_path / "b" / "jars" / "new.jar").touch()
+    prepare_spark(cache, made)
+    second = {each.name for each in cache.iterdir()}
+    assert [len(first - second), len(second - first)] == [2, 2], "an archive and its size are other ones"
+    shutil.rmtree(tmp_path / "a")
+    (tmp_path / "b" / "jars" / "newer.jar").touch()
+    prepare_spark(cache, made)
+    left = {each.name for each in cache.iterdir()}
+    assert left == {"lock", prepared_spark(cache).home.name} | {
+        prepared_spark(cache).archive.with_suffix(end).name for end in (".jsa", ".size")
+    }
+
+
+def test_options_as_one_text() -> None:
+    assert java_options(["-a", "-b=c d", '-e="\\']) == '-a "-b=c d" "-e=\\"\\\\"'
