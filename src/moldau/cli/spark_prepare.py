@@ -27,7 +27,7 @@ _OF_CLASS_PATHS = ("SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "HADOOP_CONF_DIR", 
 def prepare() -> None:
     """Make an archive of the classes that Spark's Java loads, once for a Java and a pyspark: jobs, loads and the demo start faster with it.
 
-    It takes about a minute, in which Spark and a broker run on the loopback interface, and 200 MB in MOLDAU_SPARK_CACHE, else
+    It takes a minute or two, in which Spark and a broker run on the loopback interface, and 200 MB in MOLDAU_SPARK_CACHE, else
     $XDG_CACHE_HOME/moldau/spark, else ~/.cache/moldau/spark. Where it does not fit any more Spark starts without it: call it again after
     another Java or pyspark was installed. docs/load.md has what it brings.
 
@@ -62,7 +62,7 @@ def _run(prepared: "PreparedSpark", archive: Path) -> None:
     """Have a Spark write the archive. click.ClickException if it does not, or if Java cannot use it."""
     from moldau.lake.spark_processes import SparkProcesses
 
-    say("Spark runs once, to find the classes that it loads; that takes about a minute", err=True)
+    say("Spark runs once, to find the classes that it loads; that takes a minute or two", err=True)
     processes = SparkProcesses(prefix="moldau-prepare-", variable=_VARIABLE)
     try:
         class_path = _exercise(prepared, archive, processes)
