@@ -31,6 +31,12 @@ def stream_rows(lines: list[Summary]) -> Iterator[Row]:
         elif test == "stream state":
             yield Row(f"state of {ours['keys']:,} keys: MB of all processes", ours["mb"], theirs["mb"], STATE_MOST, False)
         elif test == "stream restart":
-            seconds = median(ours["seconds"]), median(theirs["seconds"])
-            yield Row("restart from a checkpoint, whole process: s", *seconds, RESTART_MOST, False)
-            yield Row("restart from a checkpoint: CPU s", median(ours["cpu"]), median(theirs["cpu"]), None, False)
+            yield from _restart("", ours, theirs, RESTART_MOST)
+        elif test == "stream restart prepared":
+            yield from _restart(", after `moldau spark prepare`", ours, rivals["stream restart"], RESTART_MOST)
+            yield from _restart(", after it also beside", ours, theirs, None)
+
+
+def _restart(how: str, ours: Summary, theirs: Summary, most: float | None) -> Iterator[Row]:
+    yield Row(f"restart from a checkpoint{how}, whole process: s", median(ours["seconds"]), median(theirs["seconds"]), most, False)
+    yield Row(f"restart from a checkpoint{how}: CPU s", median(ours["cpu"]), median(theirs["cpu"]), None, False)

@@ -9,7 +9,7 @@ of driver, Java and Python workers together, in seconds per million records.
 
 counts, join, distinct, counter: two million records (times --scale) in four batches. latency: the median batch of window counts at 1,000
 events/s. state: distinct over --keys keys, the peak memory of all processes of the query, in which what several share counts once. restart:
-a process that starts from a checkpoint, reads a thousand events more, and ends.
+a process that starts from a checkpoint, reads a thousand events more, and ends; with what `moldau spark prepare` makes, and without.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from confluent_kafka import Producer
 from measure import TICKS_PER_SECOND, Results, load_average, spread
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
+from moldau.lake.spark_home import CACHE_VARIABLE
 from moldau.registry.client import RegistryClient
 from moldau.registry.wire import frame
 from spark_rows import CONNECTOR
@@ -174,20 +175,25 @@ class Streams:
         self.events.empty("departures")
         step = SPAN_MS / 200_000
         self.events.send("departures", 0, 100_000, step)
-        names = {system: f"restart-{system.split()[0]}" for system in self.systems}
-        seconds: dict[str, list[float]] = {system: [] for system in self.systems}
-        cpu: dict[str, list[float]] = {system: [] for system in self.systems}
+        prepared = self.space / "prepared"
+        subprocess.run([sys.executable, "-m", "moldau", "spark", "prepare"], env=os.environ | {CACHE_VARIABLE: str(prepared)}, check=True)
+        ways = [(system, cache) for cache in (None, prepared) for system in self.systems]
+        seconds: dict[Any, list[float]] = {way: [] for way in ways}
+        cpu: dict[Any, list[float]] = {way: [] for way in ways}
         for run in range(self.runs + 1):
-            for system in self.systems[:: -1 if run % 2 else 1]:
-                process = Spawned(self, system, "counts", names[system], 0)
+            for way in ways[:: -1 if run % 2 else 1]:
+                system, cache = way
+                name = f"restart-{system.split()[0]}-{'bare' if cache is None else cache.name}"
+                process = Spawned(self, system, "counts", name, 0, cache)
                 taken = process.wait()
                 if run:
-                    seconds[system].append(round(taken, 2))
-                    cpu[system].append(round(process.cpu, 2))
+                    seconds[way].append(round(taken, 2))
+                    cpu[way].append(round(process.cpu, 2))
                 process.end()
             self.events.send("departures", 100_000 + run * RESTARTED, 100_000 + (run + 1) * RESTARTED, step)
-        for system in self.systems:
-            self.write(system, "restart", seconds=spread(seconds[system]), cpu=spread(cpu[system]))
+        for way in ways:
+            system, cache = way
+            self.write(system, f"restart{' prepared' if cache else ''}", seconds=spread(seconds[way]), cpu=spread(cpu[way]))
 
     def write(self, system: str, test: str, **figures: Any) -> None:
         """A line."""
@@ -195,13 +201,19 @@ class Streams:
 
 
 class Spawned:
-    """A query in a process of its own; its memory is looked at four times a second."""
+    """A query in a process of its own, with the `cache` of `moldau spark prepare` or without; its memory is looked at four times
+    a second.
+    """
 
-    def __init__(self, bench: Streams, system: str, query: str, name: str, rows: int) -> None:
+    def __init__(self, bench: Streams, system: str, query: str, name: str, rows: int, cache: Path | None = None) -> None:
         self.begun = time.perf_counter()
         given = [system, query, name, bench.events.bootstrap, bench.registry, str(bench.space), str(rows)]
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "stream_queries.py"), *given], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(HERE / "stream_queries.py"), *given],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {CACHE_VARIABLE: str(cache or bench.space / "nothing prepared")},
         )
         self.peak_mb, self.cpu = 0.0, 0.0
         self._done = threading.Event()
