@@ -28,6 +28,8 @@ USED: Final = (
     "moldau.lake.reading.counting",
     "moldau.lake.reading.watermark",
     "moldau.lake.writing.sink",
+    "moldau.lake.writing.frames",
+    "moldau.lake.writing.task",
     "moldau.streams.table_output",
 )
 

@@ -5,6 +5,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moldau.lake.reading.cluster_log import ClusterLog
+from moldau.lake.reading.offsets import OptionError
+from moldau.lake.writing.encoding import ColumnError
+from moldau.lake.writing.frames import steps_of, write_frame
+from moldau.lake.writing.steps import WriteSteps
 from moldau.streams.avro_values import AvroValues, arrow_columns, with_value
 from moldau.streams.errors import StreamError
 from moldau.streams.exact_json import quoted
@@ -89,31 +93,40 @@ class TopicOutput:
         return replace(self, topic=name_in(self.topic, number))
 
     def check(self, frame: Any) -> None:
-        """The topic is there, and the columns are."""
+        """The topic is there, and the columns are; the sink has these options."""
+        from pyspark.sql import functions
+
         with ClusterLog(self.brokers, "moldau-stream") as source:
             if self.topic not in source.topics([self.topic]):
                 raise StreamError(f"there is no topic {self.topic} at {self.brokers}: moldau topic create {self.topic} makes it")
         fields = self._fields(frame)
         if self.avro is None:
-            self._records(frame)
+            records = self._records(frame)
         else:
             self.avro.check(arrow_columns(frame, fields))
+            records = frame.select(*self._beside(frame), functions.lit(b"").alias(_VALUE))
+        try:
+            self._steps(records, self.topic, run="", number=0)
+        except (OptionError, ColumnError) as error:
+            raise StreamError(f"topic {self.topic}: {error}") from error
 
     def write(self, rows: Any, batch: BatchNumber) -> None:
         """In a transaction of the sink; a batch that is decided is not written again."""
-        writer = self._records(rows).write.format("moldau").mode("append")
-        writer.options(
-            **{
-                "kafka.bootstrap.servers": self.brokers,
-                "topic": self.topic,
-                "transactional": "true",
-                "queryName": f"{batch.writer}/{self.topic}",
-                "queryRun": batch.run,
-                "batchId": str(batch.number),
-                **dict(self.options),
-            }
-        ).save()
+        records = self._records(rows)
+        write_frame(records, self._steps(records, f"{batch.writer}/{self.topic}", batch.run, batch.number))
         reached("topic written")
+
+    def _steps(self, records: Any, query: str, run: str, number: int) -> WriteSteps:
+        """How records with these columns are written. OptionError, ColumnError."""
+        ours = {
+            "kafka.bootstrap.servers": self.brokers,
+            "topic": self.topic,
+            "transactional": "true",
+            "queryname": query,
+            "queryrun": run,
+            "batchid": str(number),
+        }
+        return steps_of(records.schema, {**ours, **{name.lower(): str(value) for name, value in self.options}})
 
     def _fields(self, frame: Any) -> tuple[str, ...]:
         """The columns of a value that is made of all. StreamError for a column that is named and is not there, or of another type."""
@@ -129,16 +142,22 @@ class TopicOutput:
         """The columns that the sink takes. StreamError."""
         from pyspark.sql import functions
 
-        fields = [quoted(name) for name in self._fields(frame)]
-        beside = [key_text(frame, self.key).alias(_KEY)] if self.key else []
-        if self.headers is not None:
-            beside.append(functions.col(quoted(self.headers)).alias(_HEADERS))
+        fields, beside = [quoted(name) for name in self._fields(frame)], self._beside(frame)
         if self.value is not None:
             return frame.select(*beside, functions.col(quoted(self.value)).alias(_VALUE))
         if self.avro is None:
             return frame.select(*beside, functions.to_json(functions.struct(*fields), {"ignoreNullFields": "false"}).alias(_VALUE))
         event = functions.struct(*fields).alias(_EVENT)
         return with_value(frame.select(*beside, event), self.avro, _EVENT, _VALUE)
+
+    def _beside(self, frame: Any) -> list[Any]:
+        """Those beside the value."""
+        from pyspark.sql import functions
+
+        columns = [key_text(frame, self.key).alias(_KEY)] if self.key else []
+        if self.headers is not None:
+            columns.append(functions.col(quoted(self.headers)).alias(_HEADERS))
+        return columns
 
 
 def key_text(frame: Any, key: Sequence[str]) -> Any:

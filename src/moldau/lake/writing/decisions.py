@@ -15,10 +15,10 @@ what it has half written is committed or aborted before the new driver reads.
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
@@ -72,6 +72,17 @@ class TaskTransaction:
     def __str__(self) -> str:
         return f"{self.owner}: {', '.join(map(str, self.written))}"
 
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in a decision."""
+        owner = self.owner
+        return {"id": owner.transactional_id, "producer_id": owner.producer_id, "epoch": owner.epoch, "written": self.written}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """KeyError, TypeError."""
+        owner = ProducerIdentity(fields["id"], fields["producer_id"], fields["epoch"])
+        return cls(owner, tuple(WrittenRange(*where) for where in fields["written"]))
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -95,10 +106,7 @@ class Decision:
 
     def to_bytes(self) -> bytes:
         """The value of the record."""
-        transactions = [
-            {"id": each.owner.transactional_id, "producer_id": each.owner.producer_id, "epoch": each.owner.epoch, "written": each.written}
-            for each in self.transactions
-        ]
+        transactions = [each.to_json() for each in self.transactions]
         fields = {
             "version": _VERSION, "query": self.query, "run": self.run, "batch": self.batch, "state": self.state.value,
             "transactions": transactions, "time_ms": self.time_ms,
@@ -112,13 +120,7 @@ class Decision:
             fields = json.loads(value)
             if fields["version"] != _VERSION:
                 raise DecisionError(f"a decision of version {fields['version']}; version {_VERSION} is read here")
-            transactions = tuple(
-                TaskTransaction(
-                    ProducerIdentity(each["id"], each["producer_id"], each["epoch"]),
-                    tuple(WrittenRange(*where) for where in each["written"]),
-                )
-                for each in fields["transactions"]
-            )
+            transactions = tuple(map(TaskTransaction.from_json, fields["transactions"]))
             state = DecisionState(fields["state"])
             return cls(fields["query"], fields["run"], fields["batch"], state, transactions, fields["time_ms"])
         except (ValueError, KeyError, TypeError) as error:

@@ -10,17 +10,17 @@ A batch goes like this, on the driver (in Python processes that Spark starts for
    the claim comes back in the messages. Spark calls `abort` also where `commit` failed.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from moldau.lake.python_tasks import BALLAST, spare_collections
+from moldau.lake.python_tasks import BALLAST
 from moldau.lake.reading.offsets import OptionError
-from moldau.lake.writing.encoding import FrameLayout, layout
-from moldau.lake.writing.options import NO_BATCH_ID, NO_RUN, WriteOptions, parse_write_options
+from moldau.lake.writing.encoding import layout
+from moldau.lake.writing.options import NO_BATCH_ID, NO_RUN, parse_write_options
+from moldau.lake.writing.steps import WriteSteps, is_decided
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from moldau.lake.writing.decisions import TaskTransaction
     from moldau.lake.writing.driver import DriverClaim
-
-log = logging.getLogger(__name__)
 
 _BATCH_ID, _QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
 """What Spark gives to the tasks of a stream."""
@@ -49,79 +47,41 @@ class WriteMessage(WriterCommitMessage):
 class _Sink:
     """What both writers have in common."""
 
-    def __init__(self, options: WriteOptions, where: FrameLayout) -> None:
-        self.options = options
-        self.layout = where
+    def __init__(self, steps: WriteSteps) -> None:
+        self.steps = steps
         self.claim: DriverClaim | None = None
         self.ballast = BALLAST
-        self._brokers_answer = False
+        self._begun = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """The writer is sent to the tasks: the batch begins. WorldError if no broker answers: each task would find that out alone, and take
-        the whole time for deliveries. LostBatchError."""
-        from moldau.lake.writing.driver import Driver
-        from moldau.lake.writing.task import check_brokers
-
-        if not self._brokers_answer:
-            check_brokers(self.options)
-            self._brokers_answer = True
-        if self.options.transactions is not None and self.claim is None:
-            with Driver(self.options) as driver:
-                self.claim = driver.begin()
+        """The writer is sent to the tasks: the batch begins. Errors of `WriteSteps.begin`."""
+        if not self._begun:
+            self.claim = self.steps.begin()
+            self._begun = True
         return self.__dict__
 
     def _written(self, batches: Iterator[Any], run: str, batch: int) -> WriteMessage:
-        from pyspark import TaskContext
-
-        from moldau.lake.writing.decisions import task_id
-        from moldau.lake.writing.task import TaskWriter
-
-        spare_collections()
-        how, transactional_id = self.options.transactions, None
-        if how is not None:
-            if self._is_decided(self.claim, run, batch):
-                for _ in batches:  # Spark ends a worker that leaves rows
-                    pass
-                return WriteMessage(0, None, self.claim, run)
-            context = TaskContext.get()
-            assert context is not None
-            transactional_id = task_id(how.query, context.partitionId(), context.attemptNumber())
-        with TaskWriter(self.options, self.layout, transactional_id) as writer:
-            result = writer.write(batches)
+        if is_decided(self.claim, run, batch):
+            for _ in batches:  # Spark ends a worker that leaves rows
+                pass
+            return WriteMessage(0, None, self.claim, run)
+        result = self.steps.write(batches)
         return WriteMessage(result.rows, result.transaction, self.claim, run)
 
     def _committed(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-        from moldau.lake.writing.driver import Driver
-
-        how = self.options.transactions
+        how = self.steps.options.transactions
         claim, run, transactions = _summary(messages)
         if how is None:
             return
         if claim is None:
             raise RuntimeError(f"query {how.query}: batch {batch} has {len(messages)} messages of tasks, none of them with a claim")
-        if self._is_decided(claim, run, batch):
-            log.warning("query %s: batch %d was committed before and is not written again", how.query, batch)
-            return
-        with Driver(self.options) as driver:
-            driver.commit(claim, run, batch, transactions)
+        self.steps.commit(claim, run, batch, transactions)
 
     def _aborted(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-        from moldau.lake.writing.driver import Driver
-        from moldau.model.errors import MoldauError
-
-        how = self.options.transactions
         claim, run, transactions = _summary(messages)
         claim = claim or self.claim
-        if how is None or claim is None:
-            return
-        try:
-            with Driver(self.options) as driver:
-                driver.abort(claim, run, batch, transactions)
-        except MoldauError as error:
-            log.warning("query %s: batch %d could not be aborted; the next start or the brokers do it: %s", how.query, batch, error)
-
-    def _is_decided(self, claim: "DriverClaim | None", run: str, batch: int) -> bool:
-        return claim is not None and claim.last is not None and claim.last.covers(run, batch)
+        if claim is not None:
+            self.steps.abort(claim, run, batch, transactions)
 
 
 class MoldauWriter(_Sink, DataSourceArrowWriter):
@@ -141,12 +101,12 @@ class MoldauWriter(_Sink, DataSourceArrowWriter):
 
     @property
     def _batch(self) -> int:
-        how = self.options.transactions
+        how = self.steps.options.transactions
         return NO_BATCH_ID if how is None or how.batch is None else how.batch
 
     @property
     def _run(self) -> str:
-        how = self.options.transactions
+        how = self.steps.options.transactions
         return NO_RUN if how is None else how.run
 
 
@@ -178,13 +138,13 @@ def batch_writer(given: "Mapping[str, str]", schema: "StructType", *, overwrite:
     if overwrite:
         raise OptionError("mode", "is append: what is in a topic cannot be overwritten")
     options = parse_write_options(given, streaming=False)
-    return MoldauWriter(options, layout(schema, options))
+    return MoldauWriter(WriteSteps(options, layout(schema, options)))
 
 
 def stream_writer(given: "Mapping[str, str]", schema: "StructType") -> MoldauStreamWriter:
     """A stream's writer. In complete mode all rows are appended with each batch, as the connector does. OptionError, ColumnError."""
     options = parse_write_options(given, streaming=True)
-    return MoldauStreamWriter(options, layout(schema, options))
+    return MoldauStreamWriter(WriteSteps(options, layout(schema, options)))
 
 
 def _summary(messages: Sequence[WriterCommitMessage | None]) -> "tuple[DriverClaim | None, str, list[TaskTransaction]]":
