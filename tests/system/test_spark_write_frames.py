@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -124,28 +125,49 @@ print(json.dumps([line.split(None, 2) for line in commands.splitlines()]))
 """
 
 
+def descendants(parent: str, processes: list[tuple[str, str, str]]) -> list[str]:
+    """Their commands; of each process number, parent and command are given."""
+    children = [(pid, line) for pid, above, line in processes if above == parent]
+    return [each for pid, line in children for each in (line, *descendants(pid, processes))]
+
+
+def write_and_die(broker: Broker, topic: str, tmp_path: Path, point: str) -> tuple[int, int, str, str]:
+    """Write a batch of 40 rows in a process of its own; what reaches the point first is killed. Number and exit code of the process, and
+    what it printed."""
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    environment = {**os.environ, DIE_AT: point, DIE_ONCE: str(deaths)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    command = [sys.executable, "-c", _PROGRAM, broker.bootstrap_servers, topic, str(tmp_path)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        output, errors = process.communicate(timeout=300)
+    assert [each.name for each in deaths.iterdir()] == [point], errors
+    return process.pid, process.returncode, output, errors
+
+
 def test_an_attempt_that_does_not_count_is_not_seen(broker: Broker, topic: str, tmp_path: Path) -> None:
     """The Python process of a task dies when it has written all, and Spark runs the task again. No process of Spark's is there to ask
     a writer or to commit."""
-    bootstrap, deaths = broker.bootstrap_servers, tmp_path / "deaths"
-    deaths.mkdir()
-    environment = {**os.environ, DIE_AT: "task written", DIE_ONCE: str(deaths)}
-    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    command = [sys.executable, "-c", _PROGRAM, bootstrap, topic, str(tmp_path)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        output, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    assert [each.name for each in deaths.iterdir()] == ["task written"]
+    bootstrap = broker.bootstrap_servers
+    program, code, output, errors = write_and_die(broker, topic, tmp_path, "task written")
+    assert code == 0, errors
     assert seen(bootstrap, topic, PARTITIONS) == values(40)
     assert len(seen(bootstrap, topic, PARTITIONS, isolation_level="read_uncommitted")) == 60, "one attempt more of a task with 20 rows"
     assert still_open(bootstrap, topic) == []
-    mine, found = {str(process.pid)}, []
-    for pid, parent, line in sorted(json.loads(output), key=lambda each: int(each[0])):
-        if parent in mine:
-            mine.add(pid)
-            found.append(line)
+    found = descendants(str(program), json.loads(output))
     assert any("moldau.lake.python_daemon" in line for line in found)
     assert [line for line in found if "data_source" in line] == []
+
+
+def test_a_driver_that_dies_in_the_middle_of_its_commits(spark: Any, broker: Broker, topic: str, tmp_path: Path) -> None:
+    """It is the process that has the DataFrame. The next one commits the rest, and does not write the batch again."""
+    bootstrap = broker.bootstrap_servers
+    _, code, _, errors = write_and_die(broker, topic, tmp_path, "one committed")
+    assert code == -signal.SIGKILL, errors
+    assert len(seen(bootstrap, topic, PARTITIONS)) < 40, "the other transaction is open"
+    assert len(still_open(bootstrap, topic)) == 1
+    write(spark.range(0, 40, 1, 2).selectExpr("string(id) value"), bootstrap, topic, 0)
+    assert seen(bootstrap, topic, PARTITIONS, isolation_level="read_uncommitted") == seen(bootstrap, topic, PARTITIONS) == values(40)
 
 
 def test_a_query_with_two_topics(spark: Any, broker: Broker, tmp_path: Path) -> None:
