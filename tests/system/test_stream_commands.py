@@ -98,4 +98,4 @@ def test_ctrl_c_stops_a_job_at_the_end_of_its_batch(broker: Broker, tmp_path: Pa
             output, errors = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert (process.returncode, output, errors) == (0, "job waiting: stopped\n", "")
+    assert (process.returncode, output, errors) == (0, "job waiting: stopped\n", "job waiting: runs, waiting-out\n")

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,7 @@ def run(file: Path, job: str | None, once: bool, fresh: bool, savepoint: str | N
         found = loaded(file, job, master)
         interruptions.on_stop = found.stop
         with failing(found.name):
-            found.run(once=once, fresh=fresh, savepoint=savepoint)
+            found.run(once=once, fresh=fresh, savepoint=savepoint, tell=partial(say, err=True))
         interruptions.done = True
     say(f"job {found.name}: stopped" if interruptions.requested or not once else f"job {found.name}: done")
     click.get_current_context().exit(DONE)

@@ -323,13 +323,20 @@ class StreamJob:
             raise ValueError(f"job {self.name}: two queries have the name {twice[0]}; give them names with query=")
         return found
 
-    def run(self, *, once: bool = False, fresh: bool = False, savepoint: str | None = None) -> None:
+    def run(
+        self,
+        *,
+        once: bool = False,
+        fresh: bool = False,
+        savepoint: str | None = None,
+        tell: Callable[[str], object] = log.info,
+    ) -> None:
         """Run until all that the topics have now is written (`once`), or until it is stopped or fails. See `JobRun.run` for errors.
 
-        From a savepoint the outputs get again what they have of the time after it.
+        From a savepoint the outputs get again what they have of the time after it. Without `once` it has a line to `tell` when it runs.
         """
         with self._run() as running:
-            running.run(once=once, fresh=fresh, savepoint=savepoint)
+            running.run(once=once, fresh=fresh, savepoint=savepoint, tell=tell)
 
     def reprocess(
         self,

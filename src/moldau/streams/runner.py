@@ -81,6 +81,7 @@ class JobRun:
         self._settling: Settling | None = None
         self._errand: Errand | None = None
         self._is_beside = False
+        self._tell: Callable[[str], object] = log.info
         self._enter(1, job)
 
     @property
@@ -137,8 +138,8 @@ class JobRun:
             if known.name in self._reports:
                 self._check(known)
 
-    def run(self, *, once: bool, fresh: bool, savepoint: str | None = None) -> None:
-        """Until all that there is now is written (`once`), or until it is stopped.
+    def run(self, *, once: bool, fresh: bool, savepoint: str | None = None, tell: Callable[[str], object] = log.info) -> None:
+        """Until all that there is now is written (`once`), or until it is stopped: that it runs is what it has to `tell`.
 
         `fresh` sets the checkpoints aside and begins with new ones: what was written stays, and what is read is written again. So does a
         start from a savepoint, with its checkpoints.
@@ -157,6 +158,7 @@ class JobRun:
         self._check_shape(shape, fresh=fresh or restored is not None)
         self._begin_tier(fresh=fresh or restored is not None)
         self._take()
+        self._tell = tell
         self._run(shape, once=once, fresh=fresh, savepoint=restored)
 
     def run_beside(self, generation: int, errand: Errand, savepoint: str | None = None) -> None:
@@ -276,6 +278,8 @@ class JobRun:
                     self._start(query, once=once)
                     if query is not stage[-1]:
                         self._wait_for_first_batch(self._running[-1])
+                if not once:
+                    self._tell(f"job {self._job}: runs, {', '.join(query.name for query in stage)}")
                 self._watch(once=once)
                 if self._stopped.is_set():
                     break
