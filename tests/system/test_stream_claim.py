@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from moldau.lake.writing.transactions import TransactionRequests
-from moldau.streams.claim import JobClaim
+from moldau.streams.claim import SILENT_S, JobClaim
 from moldau.streams.errors import JobFencedError, JobTakenError, StreamError
 from moldau.streams.generations import JobGenerations, encode_generations
 from moldau.streams.operator import StreamOperator
@@ -139,6 +139,10 @@ def test_an_order_to_stop_reaches_the_process_that_it_was_for(broker: Broker, cl
     waiting = StreamOperator(broker.bootstrap_servers, monotonic=lambda: idle.now, sleep=idle.sleep)
     with pytest.raises(StreamError, match="has not stopped within 1 s; it stops at the end of its batch"):
         waiting.stop("ordered", 1)
+    begun = idle.now
+    with pytest.raises(StreamError, match="was not stopped: it has reported nothing for"):
+        waiting.stop("ordered", 600)
+    assert idle.now < begun + 2 * SILENT_S, "nothing is waited for that does not come"
     waiting.close()
     operator.close()
 

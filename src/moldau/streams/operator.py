@@ -46,16 +46,26 @@ class StreamOperator:
         return job_document(report, ends, now_ms())
 
     def stop(self, job: str, wait_s: float) -> JobReport:
-        """Order the job's process to stop at the end of its batch, and wait until it has; its last report. StreamError."""
+        """Order the job's process to stop at the end of its batch, and wait until it has; its last report. StreamError, also if it reports
+        nothing meanwhile: it has ended without a word, or does not reach the brokers.
+        """
         report = self._found(job)
         if report.state is not JobState.RUNNING:
             return report
         self._topic.write({order_key(job): encode_order(JobOrder(report.instance, now_ms()))})
-        deadline = self._monotonic() + wait_s
+        heard = self._monotonic()
+        deadline, last = heard + wait_s, report
         while True:
             now = self._found(job)
             if now.instance != report.instance or now.state is not JobState.RUNNING:
                 return now
+            if now.at_ms != last.at_ms:
+                heard, last = self._monotonic(), now
+            if self._monotonic() >= heard + SILENT_S:
+                raise StreamError(
+                    f"job {job}: {now.who} was not stopped: it has reported nothing for {(now_ms() - now.at_ms) / 1000:.0f} s, "
+                    f"and does not run, or does not reach the brokers; the next start of the job takes it over"
+                )
             if self._monotonic() >= deadline:
                 raise StreamError(
                     f"job {job}: {now.who} has not stopped within {wait_s:g} s; it stops at the end of its batch, if it still runs: "
