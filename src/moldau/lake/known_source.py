@@ -7,6 +7,9 @@ both.
 """
 
 import logging
+import os
+import shutil
+import sys
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Final
@@ -20,15 +23,21 @@ _SOURCES: Final = "org.apache.spark.sql.execution.datasources"
 def make_known(spark: Any) -> None:
     """Spark finds the format as if it had looked for it. Another Spark's insides may differ: then it looks itself."""
     from py4j.protocol import Py4JError
-    from pyspark.sql.udf import _wrap_function
+    from pyspark.serializers import CloudPickleSerializer
 
     if not is_only_one():
         return
     source_class = import_module(_OURS).DefaultSource
+    pickled = bytearray(CloudPickleSerializer().dumps(source_class))
     try:
-        java = spark.sparkContext._jvm
+        context = spark.sparkContext
+        java = context._jvm
         found = getattr(getattr(java, f"{_SOURCES}.DataSourceManager$"), "MODULE$")
-        source = getattr(java, f"{_SOURCES}.v2.python.UserDefinedPythonDataSource")(_wrap_function(spark.sparkContext, source_class))
+        # as what Spark finds it has no accumulator: a session that is started in this Java when this one was stopped has the source too
+        code = java.SimplePythonFunction(
+            pickled, context.environment, context._python_includes, context.pythonExec, context.pythonVer, [], None
+        )
+        source = getattr(java, f"{_SOURCES}.v2.python.UserDefinedPythonDataSource")(code)
         known = java.org.apache.spark.api.python.PythonUtils.toScalaMap({source_class.name(): source})
         put = getattr(found, "dataSourceBuilders_$eq")  # what is not there has no error before it is called
         put(java.scala.Option.apply(known))
@@ -37,5 +46,12 @@ def make_known(spark: Any) -> None:
 
 
 def is_only_one() -> bool:
-    """Whether Spark would find no source but ours."""
-    return [each.name for each in iter_modules() if each.name.startswith("pyspark_")] == [_OURS]
+    """Whether Spark would find no source but ours: its Python is this one, and imports from its directory and PYTHONPATH as well."""
+    places = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *sys.path]
+    return _is_this_python() and [each.name for each in iter_modules(places) if each.name.startswith("pyspark_")] == [_OURS]
+
+
+def _is_this_python() -> bool:
+    """Whether the Python of Spark's tasks has what this one has: a link of another environment may be to the same program."""
+    theirs = shutil.which(os.environ.get("PYSPARK_PYTHON") or sys.executable) or ""
+    return os.path.samefile(os.path.dirname(theirs) or os.sep, os.path.dirname(sys.executable)) and os.path.samefile(theirs, sys.executable)
