@@ -27,16 +27,19 @@ _LOCK: Final = "lock"
 
 
 def java_program() -> Path:
-    """The Java that Spark starts: of JAVA_HOME, else of the PATH."""
+    """The Java that Spark starts: of JAVA_HOME, else of the PATH. By the same name: it may be a link to a program that goes by it."""
     home = os.environ.get("JAVA_HOME")
-    return Path(os.path.realpath(shutil.which("java", path=os.path.join(home, "bin") if home else None) or "java"))
+    return Path(shutil.which("java", path=os.path.join(home, "bin") if home else None) or "java")
 
 
 def archive_path(directory: Path, name: str, jars: Path) -> Path:
-    """Where the archive of these jars is, or would be: another one where the Java or a jar is another one."""
-    java = java_program()
+    """Where the archive of these jars is, or would be: another one where the Java or a jar is another one, or where the directory lists
+    them in another order, which is that of Java's class path.
+    """
+    java = Path(os.path.realpath(java_program()))
     digest = hashlib.sha256()
-    for each in (java, *(java.parents[1] / part for part in _OF_JAVA if len(java.parents) > 1), *sorted(jars.glob("*.jar"))):
+    names = [each for each in (os.listdir(jars) if os.path.isdir(jars) else ()) if each.endswith(".jar")]
+    for each in (java, *(java.parents[1] / part for part in _OF_JAVA if len(java.parents) > 1), *(jars / name for name in names)):
         with suppress(OSError):
             found = each.stat()
             digest.update(f"{each} {found[stat.ST_SIZE]} {found[stat.ST_MTIME]}\n".encode())

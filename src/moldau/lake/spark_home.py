@@ -9,7 +9,6 @@ Spark's Java loads, which fits that home alone: its path is in the class path. W
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from moldau.lake.class_archive import archive_path, is_whole, make_archive, reading, remove_archive
 
@@ -24,6 +24,9 @@ _VARIABLE: Final = "SPARK_HOME"
 _OPTIONS_VARIABLE: Final = "SPARK_SUBMIT_OPTS"
 """Of Java options, before those of Spark's settings, which win therefore."""
 _LIBRARIES: Final = Path("python", "lib")
+_JARS: Final = "jars"
+_COMPILED: Final = "__pycache__"
+"""There from the first import on."""
 CACHE_VARIABLE: Final = "MOLDAU_SPARK_CACHE"
 
 
@@ -38,7 +41,7 @@ class PreparedSpark:
     @property
     def is_there(self) -> bool:
         """Whether a start can use both."""
-        return is_whole(self.archive) and (self.home / "jars").is_dir()
+        return is_whole(self.archive) and os.path.isdir(self.home / _JARS)  # False for what may not be looked at: another user's home
 
 
 def cache_directory() -> Path | None:
@@ -57,7 +60,7 @@ def prepared_spark(directory: Path) -> PreparedSpark:
     if installed is None:
         raise ModuleNotFoundError("no module pyspark", name="pyspark")
     name = _name(_links(installed))
-    return PreparedSpark(directory / f"home-{name}", archive_path(directory, f"classes-{name}", installed / "jars"))
+    return PreparedSpark(directory / f"home-{name}", archive_path(directory, f"classes-{name}", installed / _JARS))
 
 
 def prepare_spark(directory: Path, run: Callable[[PreparedSpark, Path], object], *, on_wait: Callable[[], object] = lambda: None) -> bool:
@@ -74,11 +77,22 @@ def prepare_spark(directory: Path, run: Callable[[PreparedSpark, Path], object],
     _made(_links(installed), directory)
     made = make_archive(prepared.archive, lambda path: run(prepared, path), on_wait=on_wait)
     for old in directory.glob("home-*"):
-        if not (old / "jars").is_dir():
+        if old != prepared.home and _is_former(old, installed):
             for archive in directory.glob(f"{old.name.replace('home', 'classes', 1)}-*.jsa"):
                 remove_archive(archive)
             shutil.rmtree(old, ignore_errors=True)
     return made
+
+
+def _is_former(home: Path, installed: Path) -> bool:
+    """Whether it is of a pyspark that was removed, or of another one in the place of this one; no other user's whose we may not see."""
+    try:
+        os.stat(home / _JARS)
+        return os.readlink(home / _JARS) == str(installed / _JARS)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def java_options(options: Iterable[str]) -> str:
@@ -130,7 +144,7 @@ def _installed() -> Path | None:
 
 def _links(installed: Path) -> dict[Path, Path]:
     """What a home has, and where it is."""
-    links = {Path(each.name): each for each in installed.iterdir() if each.is_dir() and each.name != _LIBRARIES.parts[0]}
+    links = {Path(each.name): each for each in installed.iterdir() if each.is_dir() and each.name not in (_LIBRARIES.parts[0], _COMPILED)}
     links[_LIBRARIES / "pyspark.zip" / "pyspark"] = installed
     return links | {_LIBRARIES / each.name: each for each in (installed / _LIBRARIES).glob("py4j-*.zip")}
 
@@ -144,7 +158,8 @@ def _made(links: dict[Path, Path], directory: Path) -> Path:
     home = directory / f"home-{_name(links)}"
     if home.exists():
         return home
-    partial = Path(tempfile.mkdtemp(dir=directory, prefix=".home-"))
+    partial = directory / f".home-{uuid4().hex}"
+    partial.mkdir()  # for all whom the umask lets: one user may prepare for others
     for place, target in links.items():
         (partial / place).parent.mkdir(parents=True, exist_ok=True)
         (partial / place).symlink_to(target)

@@ -102,6 +102,24 @@ def test_another_jar_or_another_java_has_another_archive(tmp_path: Path, monkeyp
     assert len(found) == 6
 
 
+def test_jars_in_another_order_have_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java's class path has them as the directory lists them, which differs from disk to disk: a copy may not fit."""
+    for name in "ab":
+        (tmp_path / f"{name}.jar").touch()
+    path, names = archive_path(tmp_path, "spark", tmp_path), os.listdir(tmp_path)
+    monkeypatch.setattr(os, "listdir", lambda _: names[::-1])
+    assert archive_path(tmp_path, "spark", tmp_path) != path
+
+
+def test_a_java_that_goes_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link to a program for many, as version managers have it: it is called by the name that Spark calls it by."""
+    (tmp_path / "manager").touch(0o755)
+    (tmp_path / "java").symlink_to("manager")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert java_program() == tmp_path / "java"
+
+
 @pytest.mark.system
 @pytest.mark.skipif(shutil.which("java") is None, reason="no Java")
 def test_java_starts_with_whatever_there_is(tmp_path: Path) -> None:

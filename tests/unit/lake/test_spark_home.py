@@ -2,13 +2,16 @@
 prepared once is used by each start.
 """
 
+import errno
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import cache_from_source
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -196,6 +199,40 @@ def test_what_fits_no_more_is_removed(cache: Path, tmp_path: Path, monkeypatch: 
     assert left == {"lock", prepared_spark(cache).home.name} | {
         prepared_spark(cache).archive.with_suffix(end).name for end in (".jsa", ".size")
     }
+
+
+def test_a_pyspark_that_was_upgraded_in_its_place(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With another py4j it has another home: the former one is removed, with its archive; what Python compiles is no part of it."""
+    place = installed(monkeypatch, tmp_path / "a", "1")
+    prepare_spark(cache, made)
+    (place / "__pycache__").mkdir()
+    assert prepared_spark(cache).is_there
+    installed(monkeypatch, place, "2")
+    prepare_spark(cache, made)
+    prepared = prepared_spark(cache)
+    assert sorted(cache.iterdir()) == sorted([cache / "lock", prepared.home, prepared.archive, prepared.archive.with_suffix(".size")])
+
+
+def test_other_users_of_a_cache(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One prepares for all, as in an image; what one of them may not look at is neither removed nor used, and no error."""
+    installed(monkeypatch, tmp_path / "a", "1")
+    prepare_spark(cache, made)
+    theirs = prepared_spark(cache)
+    assert stat.filemode(theirs.home.stat().st_mode) == stat.filemode(cache.stat().st_mode)
+    see = os.stat
+
+    def may_not_see(path: str | Path, **options: Any) -> os.stat_result:
+        if path == theirs.home / "jars":
+            raise PermissionError(errno.EACCES, "permission denied", str(path))
+        return see(path, **options)
+
+    monkeypatch.setattr(os, "stat", may_not_see)
+    assert started(tmp_path / "work")[0].parent == tmp_path / "work"
+    installed(monkeypatch, tmp_path / "b", "1")
+    prepare_spark(cache, made)
+    assert theirs.home.exists()
+    assert theirs.archive.exists()
+    assert prepared_spark(cache).is_there
 
 
 def test_options_as_one_text() -> None:
