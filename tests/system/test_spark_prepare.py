@@ -24,7 +24,7 @@ java = spark.sparkContext._gateway.jvm.java.lang.ProcessHandle.current().pid()
 print(any(os.environ["MOLDAU_SPARK_CACHE"] in line for line in open(f"/proc/{java}/maps")))
 print(sum(spark.sparkContext.parallelize(range(4), 2).map(lambda n: n * n).collect()))
 """
-"""As a load starts it, with another heap and compiler than those with which the archive was made."""
+"""As a load starts it, with another heap, collector and compiler than those with which the archive was made."""
 MINE = "MOLDAU_TEST_PREPARE"
 
 
@@ -48,7 +48,9 @@ def nothing_left(environment: dict[str, str]) -> Iterator[None]:
 
 
 def prepare(environment: dict[str, str]) -> str:
-    done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, check=False)
+    """Where Java has options of the user's own, one of which is a collector."""
+    options = {"SPARK_SUBMIT_OPTS": "-XX:+UseParallelGC"}
+    done = subprocess.run(COMMAND, env={**environment, **options}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,6 +1,7 @@
 """``moldau spark prepare``: what each start of Spark on this host uses from then on."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from moldau.lake.spark_processes import SparkProcesses
 
 _LIMIT_S = 600.0
-_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_QUICK, _COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 """For a Java that ends within a minute."""
+_OPTIONS_OF_JAVA = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _VARIABLE = "MOLDAU_SPARK_PREPARE"
 _OF_CLASS_PATHS = ("SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
@@ -80,7 +82,7 @@ def _exercise(prepared: "PreparedSpark", archive: Path, processes: "SparkProcess
     directory = Path(processes.directory)
     temporary = directory / "tmp"
     temporary.mkdir()
-    options = java_options((*_QUICK, *writing(archive)))
+    options = java_options((*quick_options(), *writing(archive)))
     output, errors = directory / "output", directory / "errors"
     with Broker(directory=directory / "broker") as broker, processes.starting(), output.open("w") as out, errors.open("w") as err:
         environment = {
@@ -101,6 +103,12 @@ def _exercise(prepared: "PreparedSpark", archive: Path, processes: "SparkProcess
         reason = next((line for line in reversed(lines) if line.strip()), "it was killed")
         raise click.ClickException(f"no archive was made: {reason}; more in {directory}")
     return output.read_text().strip()
+
+
+def quick_options() -> tuple[str, ...]:
+    """Without a collector where the environment has one: Java refuses two."""
+    given = " ".join(os.environ.get(name, "") for name in _OPTIONS_OF_JAVA)
+    return (_QUICK,) if re.search(r"-XX:\+Use\w+GC\b", given) else (_QUICK, _COLLECTOR)
 
 
 def _check(archive: Path, class_path: str, directory: str) -> None:

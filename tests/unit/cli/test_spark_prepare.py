@@ -52,3 +52,13 @@ def test_directories_that_cannot_be_one(tmp_path: Path) -> None:
 def test_a_home_of_the_users_own(tmp_path: Path) -> None:
     code, said = prepare(tmp_path, SPARK_HOME="/opt/spark")
     assert (code, "SPARK_HOME, /opt/spark" in said) == (1, True)
+
+
+@pytest.mark.parametrize("variable", ["SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
+def test_a_collector_of_the_users_own(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java starts with one only."""
+    for name in ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    assert [each for each in spark_prepare.quick_options() if each.endswith("GC")] == ["-XX:+UseSerialGC"]
+    monkeypatch.setenv(variable, "-Dmine=1 -XX:+UseG1GC")
+    assert not [each for each in spark_prepare.quick_options() if each.endswith("GC")]
