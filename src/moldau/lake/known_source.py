@@ -8,6 +8,7 @@ both.
 
 import logging
 import os
+import pickle
 import shutil
 import sys
 from importlib import import_module
@@ -23,12 +24,11 @@ _SOURCES: Final = "org.apache.spark.sql.execution.datasources"
 def make_known(spark: Any) -> None:
     """Spark finds the format as if it had looked for it. Another Spark's insides may differ: then it looks itself."""
     from py4j.protocol import Py4JError
-    from pyspark.serializers import CloudPickleSerializer
 
     if not is_only_one():
         return
     source_class = import_module(_OURS).DefaultSource
-    pickled = bytearray(CloudPickleSerializer().dumps(source_class))
+    pickled = bytearray(pickle.dumps(source_class))
     try:
         context = spark.sparkContext
         java = context._jvm

@@ -66,8 +66,8 @@ def prepared_spark(directory: Path) -> PreparedSpark:
 def prepare_spark(directory: Path, run: Callable[[PreparedSpark, Path], object], *, on_wait: Callable[[], object] = lambda: None) -> bool:
     """Make both in the cache, unless they are there: `run` has Spark write the archive to the path that it is given, or raises.
 
-    Archives of the same pyspark that do not fit any more are removed, and what was made for one that is installed no more. Whether it was
-    made now. OSError, ModuleNotFoundError.
+    Archives that do not fit the pyspark of this place any more are removed, and what was made for one that is installed no more. Whether it
+    was made now. OSError, ModuleNotFoundError.
     """
     prepared, installed = prepared_spark(directory), _installed()
     assert installed is not None
@@ -76,23 +76,33 @@ def prepare_spark(directory: Path, run: Callable[[PreparedSpark, Path], object],
     directory.mkdir(parents=True, exist_ok=True)
     _made(_links(installed), directory)
     made = make_archive(prepared.archive, lambda path: run(prepared, path), on_wait=on_wait)
-    for old in directory.glob("home-*"):
-        if old != prepared.home and _is_former(old, installed):
+    for old in set(directory.glob("home-*")) - {prepared.home}:
+        removed = _is_removed(old)
+        if removed or _jars_of(old) == installed / _JARS:
             for archive in directory.glob(f"{old.name.replace('home', 'classes', 1)}-*.jsa"):
                 remove_archive(archive)
+        if removed:  # else a Spark may run that started before pyspark was upgraded
             shutil.rmtree(old, ignore_errors=True)
     return made
 
 
-def _is_former(home: Path, installed: Path) -> bool:
-    """Whether it is of a pyspark that was removed, or of another one in the place of this one; no other user's whose we may not see."""
+def _jars_of(home: Path) -> Path | None:
+    """Where they are, unless we may not look."""
+    try:
+        return Path(os.readlink(home / _JARS))
+    except OSError:
+        return None
+
+
+def _is_removed(home: Path) -> bool:
+    """Whether its pyspark is. One that we may not look at is another user's."""
     try:
         os.stat(home / _JARS)
-        return os.readlink(home / _JARS) == str(installed / _JARS)
     except FileNotFoundError:
         return True
     except OSError:
         return False
+    return False
 
 
 def java_options(options: Iterable[str]) -> str:

@@ -202,15 +202,19 @@ def test_what_fits_no_more_is_removed(cache: Path, tmp_path: Path, monkeypatch: 
 
 
 def test_a_pyspark_that_was_upgraded_in_its_place(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With another py4j it has another home: the former one is removed, with its archive; what Python compiles is no part of it."""
+    """With another py4j it has another home; the archive of the former one is removed. What Python compiles is no part of a home."""
     place = installed(monkeypatch, tmp_path / "a", "1")
     prepare_spark(cache, made)
     (place / "__pycache__").mkdir()
-    assert prepared_spark(cache).is_there
+    former = prepared_spark(cache)
+    assert former.is_there
     installed(monkeypatch, place, "2")
     prepare_spark(cache, made)
-    prepared = prepared_spark(cache)
-    assert sorted(cache.iterdir()) == sorted([cache / "lock", prepared.home, prepared.archive, prepared.archive.with_suffix(".size")])
+    now = prepared_spark(cache)
+    assert former.home != now.home
+    assert list(cache.glob("classes-*.jsa")) == [now.archive]
+    assert len(list(cache.glob("classes-*"))) == 2
+    assert former.home.exists(), "a Spark that has started before may run"
 
 
 def test_other_users_of_a_cache(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
