@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _LIMIT_S = 600.0
 _QUICK, _COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 """For a Java that ends within a minute."""
-_OPTIONS_OF_JAVA = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _VARIABLE = "MOLDAU_SPARK_PREPARE"
 _OF_CLASS_PATHS = ("SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
@@ -107,8 +106,9 @@ def _exercise(prepared: "PreparedSpark", archive: Path, processes: "SparkProcess
 
 def quick_options() -> tuple[str, ...]:
     """Without a collector where the environment has one: Java refuses two."""
-    given = " ".join(os.environ.get(name, "") for name in _OPTIONS_OF_JAVA)
-    return (_QUICK,) if re.search(r"-XX:\+Use\w+GC\b", given) else (_QUICK, _COLLECTOR)
+    from moldau.lake.spark_home import given_options
+
+    return (_QUICK,) if re.search(r"-XX:\+Use\w+GC\b", given_options()) else (_QUICK, _COLLECTOR)
 
 
 def _check(archive: Path, class_path: str, directory: str) -> None:

@@ -8,6 +8,7 @@ Spark's Java loads, which fits that home alone: its path is in the class path. W
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ from moldau.lake.class_archive import archive_path, is_whole, make_archive, read
 _VARIABLE: Final = "SPARK_HOME"
 _OPTIONS_VARIABLE: Final = "SPARK_SUBMIT_OPTS"
 """Of Java options, before those of Spark's settings, which win therefore."""
+_OF_JAVA: Final = (_OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_ARCHIVE_OPTION: Final = re.compile(r"-XX:(ArchiveClassesAtExit|SharedArchiveFile|AOT\w+)=")
 _LIBRARIES: Final = Path("python", "lib")
 _JARS: Final = "jars"
 _COMPILED: Final = "__pycache__"
@@ -110,6 +113,11 @@ def java_options(options: Iterable[str]) -> str:
     return " ".join(_quoted(each) for each in options)
 
 
+def given_options() -> str:
+    """Those of Java that the environment has, in one text."""
+    return " ".join(filter(None, map(os.environ.get, _OF_JAVA)))
+
+
 def _quoted(option: str) -> str:
     if not set(option) & set(" \t\"'\\"):
         return option
@@ -143,8 +151,9 @@ def linked_home(directory: str) -> Iterator[None]:
 
 
 def _with_own(options: str) -> str:
-    """Those that the environment has come last, and win."""
-    return " ".join(filter(None, (options, os.environ.get(_OPTIONS_VARIABLE))))
+    """Those that the environment has come last, and win. With an archive of the user's own, read or written, Java may refuse ours."""
+    ours = None if _ARCHIVE_OPTION.search(given_options()) else options
+    return " ".join(filter(None, (ours, os.environ.get(_OPTIONS_VARIABLE))))
 
 
 def _installed() -> Path | None:

@@ -164,6 +164,17 @@ def test_starts_use_what_is_prepared_and_write_nothing_there(cache: Path, tmp_pa
     assert sorted(cache.rglob("*")) == content
 
 
+@pytest.mark.parametrize("variable", ["SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS"])
+@pytest.mark.parametrize("option", ["-XX:ArchiveClassesAtExit=mine.jsa", "-XX:SharedArchiveFile=mine.jsa", "-XX:AOTCache=mine.aot"])
+def test_an_archive_of_the_users_own(variable: str, option: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java would not start with both."""
+    prepare_spark(cache, made)
+    monkeypatch.setenv(variable, f"-Dmine=1 {option}")
+    home, options = started(tmp_path / "work")
+    assert home == prepared_spark(cache).home
+    assert options == (f"-Dmine=1 {option}" if variable == "SPARK_SUBMIT_OPTS" else "")
+
+
 def test_what_is_not_whole_is_left_alone(cache: Path, tmp_path: Path) -> None:
     prepare_spark(cache, made)
     prepared = prepared_spark(cache)
