@@ -47,7 +47,7 @@ def make_known(spark: Any) -> None:
 
 def is_only_one() -> bool:
     """Whether Spark would find no source but ours: its Python is this one, and imports from its directory and PYTHONPATH as well."""
-    places = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *sys.path]
+    places = [os.curdir, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *sys.path]
     return _is_this_python() and [each.name for each in iter_modules(places) if each.name.startswith("pyspark_")] == [_OURS]
 
 
