@@ -28,7 +28,8 @@ _LIMIT_S = 900.0
 _LOOK_S = 0.01
 _MOMENT_S = 1.0
 """A kill comes at a random moment of so long after a batch has begun."""
-_WORKER = python_daemon.MODULE
+_WORKER = f"-m {python_daemon.MODULE}"
+"""Of the daemon's command, and of what it forks. Java has the module among its settings, as another word."""
 DRIVER, WORKER, BROKER = "driver", "task worker", "broker"
 
 

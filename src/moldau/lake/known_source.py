@@ -25,11 +25,11 @@ def make_known(spark: Any) -> None:
     """Spark finds the format as if it had looked for it. Another Spark's insides may differ: then it looks itself."""
     from py4j.protocol import Py4JError
 
-    if not is_only_one():
-        return
-    source_class = import_module(_OURS).DefaultSource
-    pickled = bytearray(pickle.dumps(source_class))
     try:
+        if not is_only_one():
+            return
+        source_class = import_module(_OURS).DefaultSource
+        pickled = bytearray(pickle.dumps(source_class))
         context = spark.sparkContext
         java = context._jvm
         found = getattr(getattr(java, f"{_SOURCES}.DataSourceManager$"), "MODULE$")
@@ -41,13 +41,13 @@ def make_known(spark: Any) -> None:
         known = java.org.apache.spark.api.python.PythonUtils.toScalaMap({source_class.name(): source})
         put = getattr(found, "dataSourceBuilders_$eq")  # what is not there has no error before it is called
         put(java.scala.Option.apply(known))
-    except (AttributeError, Py4JError, TypeError) as error:
+    except (AttributeError, OSError, Py4JError, TypeError) as error:
         log.debug("Spark looks for data sources itself: %s", error)
 
 
 def is_only_one() -> bool:
     """Whether Spark would find no source but ours: its Python is this one, and imports from its directory and PYTHONPATH as well."""
-    places = [os.curdir, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *sys.path]
+    places = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *sys.path]
     return _is_this_python() and [each.name for each in iter_modules(places) if each.name.startswith("pyspark_")] == [_OURS]
 
 
