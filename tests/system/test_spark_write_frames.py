@@ -204,6 +204,14 @@ def test_an_option_that_the_sink_does_not_have_is_refused_before_anything_is_wri
         TopicOutput(topic, broker.bootstrap_servers, (), "text", "number").check(rows)
 
 
+@pytest.mark.parametrize("name", ["batchId", "QUERYNAME", "queryRun", "topic", "transactional"])
+def test_an_option_by_which_batches_are_known_is_the_job_s_own(name: str, spark: Any, broker: Broker, topic: str) -> None:
+    """With a `batchId` from outside every batch after the first would be taken for written, and its rows be lost."""
+    output = TopicOutput(topic, broker.bootstrap_servers, value="value", options=((name, "true" if name == "transactional" else "0"),))
+    with pytest.raises(StreamError, match=f"topic {topic}: option {name}: is the job's own"):
+        output.check(spark.range(1).selectExpr("string(id) value"))
+
+
 def test_a_batch_that_fails_names_its_query_and_the_reason(spark: Any, broker: Broker, topic: str, tmp_path: Path) -> None:
     """A record that brokers refuse."""
     source = broker.create_topic(broker.unique_topic("in"), 2)
