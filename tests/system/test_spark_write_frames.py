@@ -5,12 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import TaskContext
 
 from moldau.client.cluster import Cluster
 from moldau.lake.writing.decisions import driver_id, ids_of
@@ -202,6 +205,53 @@ def test_an_option_that_the_sink_does_not_have_is_refused_before_anything_is_wri
     rows = spark.createDataFrame([("a", 1)], "text string, number int")
     with pytest.raises(StreamError, match=r"column headers is array<struct<key:string,value:binary>>, not int"):
         TopicOutput(topic, broker.bootstrap_servers, (), "text", "number").check(rows)
+
+
+def test_a_batch_that_is_interrupted_leaves_nothing_open(
+    spark: Any, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two tasks takes longer than a job that is stopped waits, the other has written; the next start has each row once."""
+    bootstrap, name = broker.bootstrap_servers, broker.unique_topic("in")
+    source, output = (broker.create_topic(topic, 2) for topic in (name, f"{name}-out"))
+    send(bootstrap, source, events(0, 60))
+    go = tmp_path / "go"
+
+    def slow(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from batches
+        while TaskContext.get().partitionId() and not go.exists():  # type: ignore[union-attr]
+            time.sleep(0.1)
+
+    def job() -> StreamJob:
+        made = StreamJob(name, brokers=bootstrap, directory=str(tmp_path / "job"), spark=spark)
+        rows = made.topic(source, format="json", schema=SCHEMA, time="at")
+        made.to_topic(rows.repartition(2).mapInArrow(slow, rows.schema), output)
+        return made
+
+    monkeypatch.setattr("moldau.streams.runner.BATCH_END_S", 1.0)
+    first, until = job(), time.monotonic() + 60
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(first.run)
+        try:
+            while not still_open(bootstrap, f"{name}/{output}/{output}"):
+                assert not running.done(), running.result()
+                assert time.monotonic() < until
+                time.sleep(0.1)
+        finally:
+            first.stop()
+        running.result(60)
+    assert still_open(bootstrap, f"{name}/{output}/{output}") == []
+    assert in_topic(bootstrap, output) == []
+    go.touch()
+    job().run(once=True)
+    assert sorted(row["number"] for row in in_topic(bootstrap, output)) == list(range(60))
+
+
+@pytest.mark.parametrize("name", ["batchId", "QUERYNAME", "queryRun", "topic", "transactional"])
+def test_an_option_by_which_batches_are_known_is_the_job_s_own(name: str, spark: Any, broker: Broker, topic: str) -> None:
+    """With a `batchId` from outside every batch after the first would be taken for written, and its rows be lost."""
+    output = TopicOutput(topic, broker.bootstrap_servers, value="value", options=((name, "true" if name == "transactional" else "0"),))
+    with pytest.raises(StreamError, match=f"topic {topic}: option {name}: is the job's own"):
+        output.check(spark.range(1).selectExpr("string(id) value"))
 
 
 def test_a_batch_that_fails_names_its_query_and_the_reason(spark: Any, broker: Broker, topic: str, tmp_path: Path) -> None:

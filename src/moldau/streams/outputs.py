@@ -59,6 +59,8 @@ class Output(Protocol):
 
 _KEY, _VALUE, _HEADERS, _EVENT = "key", "value", "headers", "event"
 _TEXT = ("string", "binary")
+_OF_THE_JOB = ("topic", "transactional", "queryname", "queryrun", "batchid")
+"""Options by which each batch is known and where it goes: with one that stays the same the next batch would be taken for written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class TopicOutput:
     headers: str | None = None
     """A column of headers, as the source has them."""
     options: tuple[tuple[str, str], ...] = ()
-    """Others of the sink."""
+    """Others of the sink; not those that are the job's own."""
     avro: AvroValues | None = None
     """How all columns are the value in Avro; None: not at all."""
 
@@ -118,6 +120,9 @@ class TopicOutput:
 
     def _steps(self, records: Any, query: str, run: str, number: int) -> WriteSteps:
         """How records with these columns are written. OptionError, ColumnError."""
+        for name, _ in self.options:
+            if name.lower() in _OF_THE_JOB:
+                raise OptionError(name, "is the job's own")
         ours = {
             "kafka.bootstrap.servers": self.brokers,
             "topic": self.topic,
