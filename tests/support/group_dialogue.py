@@ -5,9 +5,12 @@ offset of a commit to the committed one lie side by side, from 0 to the end of e
 """
 
 import re
+import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import chain
 
 import confluent_kafka
@@ -19,6 +22,7 @@ from support.supervised import Program
 
 PARTITIONS = 6
 LIMIT_S = 60.0
+STACKS_S = 5.0
 JVM_TERMINATED = 128 + 15
 PER_SECOND = 150
 Ranges = dict[int, list[tuple[int, int]]]
@@ -127,7 +131,22 @@ class GroupDialogue:
         time.sleep(0.05)
         ended = [member.lines[-3:] for member in self.members if member.poll() is not None]
         assert not ended, f"{self.group}: a member has ended by itself: {ended}"
-        assert time.monotonic() < deadline, f"{self.group}: {what}; {[member.lines[-3:] for member in self.members]}"
+        assert time.monotonic() < deadline, f"{self.group}: {what}\n{self._everything()}"
+
+    def _everything(self) -> str:
+        """How the brokers see a group that does not get on, what its members have said, and where the threads of those in Python are."""
+        found = self.admin.describe_consumer_groups([self.group])[self.group].result(LIMIT_S)
+        found_out = [f"{found.state.name}, coordinator {found.coordinator.id}, members {[member.member_id for member in found.members]}"]
+        for member in self.members:
+            said = member.lines[-3:]
+            if self._command(self.topic, self.group, 0)[0] == sys.executable:
+                member.send(signal.SIGUSR1)
+                with suppress(AssertionError):
+                    member.wait_for("Current thread", STACKS_S)
+                time.sleep(STACKS_S / 10)  # the rest of it
+                said = member.lines[-80:]
+            found_out.append("".join(said))
+        return "\n".join(found_out)
 
     def end(self) -> None:
         """Stop the members and the writer, whatever happened."""

@@ -3,10 +3,12 @@
     python group_members.py CLIENT BOOTSTRAP TOPIC GROUP [ASSIGNOR [INSTANCE]]
 
 It says `assigned 0 2`: these partitions it has now; `taking 0 17 25`: it has polled the records of partition 0 from offset 17 to 24 and is
-about to commit 25; `took 0 17 25`: that is committed; `unsure 0 17 25`: it may be, the client lost the answer. SIGTERM: leave.
+about to commit 25; `took 0 17 25`: that is committed; `unsure 0 17 25`: it may be, the client lost the answer. SIGTERM: leave. SIGUSR1:
+print where each thread is.
 """
 
 import asyncio
+import faulthandler
 import signal
 import sys
 from typing import Any
@@ -190,6 +192,7 @@ async def aiokafka(bootstrap: str, topic: str, group: str) -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1)
     client, *arguments = sys.argv[1:]
     if client == "aiokafka":
         asyncio.run(aiokafka(*arguments))
