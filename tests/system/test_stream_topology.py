@@ -36,7 +36,7 @@ from moldau.streams import StreamJob
 class Job(StreamJob):
     "Runs without Spark: until it is stopped, or once; a line in the file `lines` for each start and end."
     ended = threading.Event()
-    def run(self, *, once=False, fresh=False, savepoint=None):
+    def run(self, *, once=False, fresh=False, savepoint=None, tell=None):
         self.say("once" if once else "runs")
         if os.path.exists(f"{self.name}.fails"):
             raise ValueError("it is to fail")
