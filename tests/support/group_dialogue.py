@@ -136,7 +136,7 @@ class GroupDialogue:
     def _everything(self) -> str:
         """How the brokers see a group that does not get on, what its members have said, and where the threads of those in Python are."""
         found = self.admin.describe_consumer_groups([self.group])[self.group].result(LIMIT_S)
-        found_out = [f"{found.state.name}, coordinator {found.coordinator.id}, members {[member.member_id for member in found.members]}"]
+        report = [f"{found.state.name}, coordinator {found.coordinator.id}, members {[member.member_id for member in found.members]}"]
         for member in self.members:
             said = member.lines[-3:]
             if self._command(self.topic, self.group, 0)[0] == sys.executable:
@@ -145,8 +145,8 @@ class GroupDialogue:
                     member.wait_for("Current thread", STACKS_S)
                 time.sleep(STACKS_S / 10)  # the rest of it
                 said = member.lines[-80:]
-            found_out.append("".join(said))
-        return "\n".join(found_out)
+            report.append("".join(said))
+        return "\n".join(report)
 
     def end(self) -> None:
         """Stop the members and the writer, whatever happened."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from moldau.lake.spark_processes import SparkProcesses
 
 _LIMIT_S = 600.0
-_QUICK, _COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
+_COLLECTOR = "-XX:+UseSerialGC"
 """For a Java that ends within a minute."""
 _VARIABLE = "MOLDAU_SPARK_PREPARE"
 _OF_CLASS_PATHS = ("SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -75,7 +75,7 @@ def _run(prepared: "PreparedSpark", archive: Path) -> None:
 def _exercise(prepared: "PreparedSpark", archive: Path, processes: "SparkProcesses") -> str:
     """The class path that the archive fits."""
     from moldau.lake.class_archive import writing
-    from moldau.lake.spark_home import java_options
+    from moldau.lake.spark_home import OPTIONS_VARIABLE, before_given, java_options
     from moldau.testing.broker import Broker
 
     directory = Path(processes.directory)
@@ -87,7 +87,7 @@ def _exercise(prepared: "PreparedSpark", archive: Path, processes: "SparkProcess
         environment = {
             **{name: value for name, value in os.environ.items() if name not in _OF_CLASS_PATHS},
             "SPARK_HOME": str(prepared.home),
-            "SPARK_SUBMIT_OPTS": " ".join(filter(None, (options, os.environ.get("SPARK_SUBMIT_OPTS")))),
+            OPTIONS_VARIABLE: before_given(options),
             "TMPDIR": str(temporary),
         }
         command = [sys.executable, "-m", "moldau.streams.spark_exercise", broker.bootstrap_servers, str(directory)]
@@ -106,9 +106,10 @@ def _exercise(prepared: "PreparedSpark", archive: Path, processes: "SparkProcess
 
 def quick_options() -> tuple[str, ...]:
     """Without a collector where the environment has one: Java refuses two."""
+    from moldau.lake.session import QUICK_COMPILER
     from moldau.lake.spark_home import given_options
 
-    return (_QUICK,) if re.search(r"-XX:\+Use\w+GC\b", given_options()) else (_QUICK, _COLLECTOR)
+    return (QUICK_COMPILER,) if re.search(r"-XX:\+Use\w+GC\b", given_options()) else (QUICK_COMPILER, _COLLECTOR)
 
 
 def _check(archive: Path, class_path: str, directory: str) -> None:

@@ -71,7 +71,7 @@ log = logging.getLogger(__name__)
 
 MEMORY_MIN_MB = 512
 """Spark refuses to start with less than some 450 MiB of heap."""
-_QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 _ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """Spark reads the rows of Python tasks within their bounds: Arrow does not have to check them again for each value."""
 _STANDALONE = "spark://"
@@ -198,7 +198,7 @@ def start_tasks(
     check_spark(memory)
     from pyspark import SparkConf, SparkContext
 
-    settings = {"spark.driver.defaultJavaOptions": _QUICK_COMPILER, **_settings(directory, master, cores, memory, task_tries)}
+    settings = {"spark.driver.defaultJavaOptions": QUICK_COMPILER, **_settings(directory, master, cores, memory, task_tries)}
     with _starting(directory, processes) as found:
         conf = SparkConf().setMaster(master or f"local[{cores},{task_tries}]").setAppName(name).setAll(list(settings.items()))
         context = SparkContext.getOrCreate(conf)
@@ -239,7 +239,7 @@ def _starting(directory: str, given: SparkProcesses | None) -> Iterator[SparkPro
 
     os.makedirs(os.path.join(directory, "tmp"), exist_ok=True)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _QUICK_COMPILER)  # of a Java that only composes the command of the other one
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_COMPILER)  # of a Java that only composes the command of the other one
     processes = given or _until_exit(SparkProcesses(directory))
     silence_py4j(processes)
     spark_log = os.path.join(directory, "spark.log")

@@ -22,9 +22,9 @@ from uuid import uuid4
 from moldau.lake.class_archive import archive_path, is_whole, make_archive, reading, remove_archive
 
 _VARIABLE: Final = "SPARK_HOME"
-_OPTIONS_VARIABLE: Final = "SPARK_SUBMIT_OPTS"
+OPTIONS_VARIABLE: Final = "SPARK_SUBMIT_OPTS"
 """Of Java options, before those of Spark's settings, which win therefore."""
-_OF_JAVA: Final = (_OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_OF_JAVA: Final = (OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ARCHIVE_OPTION: Final = re.compile(r"-XX:(ArchiveClassesAtExit|SharedArchiveFile|AOT\w+)=")
 _LIBRARIES: Final = Path("python", "lib")
 _JARS: Final = "jars"
@@ -113,6 +113,11 @@ def java_options(options: Iterable[str]) -> str:
     return " ".join(_quoted(each) for each in options)
 
 
+def before_given(options: str | None) -> str:
+    """These, and then those of SPARK_SUBMIT_OPTS, in one text."""
+    return " ".join(filter(None, (options, os.environ.get(OPTIONS_VARIABLE))))
+
+
 def given_options() -> str:
     """Those of Java that the environment has, in one text."""
     return " ".join(filter(None, map(os.environ.get, _OF_JAVA)))
@@ -135,7 +140,7 @@ def linked_home(directory: str) -> Iterator[None]:
     cache = cache_directory()
     prepared = None if cache is None else prepared_spark(cache)
     if prepared is not None and prepared.is_there:
-        changes = {_VARIABLE: str(prepared.home), _OPTIONS_VARIABLE: _with_own(java_options(reading(prepared.archive)))}
+        changes = {_VARIABLE: str(prepared.home), OPTIONS_VARIABLE: _with_own(java_options(reading(prepared.archive)))}
     else:
         changes = {_VARIABLE: str(_made(_links(installed), Path(directory).absolute()))}
     before = {name: os.environ.get(name) for name in changes}
@@ -153,7 +158,7 @@ def linked_home(directory: str) -> Iterator[None]:
 def _with_own(options: str) -> str:
     """Those that the environment has come last, and win. With an archive of the user's own, read or written, Java may refuse ours."""
     ours = None if _ARCHIVE_OPTION.search(given_options()) else options
-    return " ".join(filter(None, (ours, os.environ.get(_OPTIONS_VARIABLE))))
+    return before_given(ours)
 
 
 def _installed() -> Path | None:

@@ -6,7 +6,6 @@ written, a stage that was, a copy of a slow task) stay open, and the driver abor
 """
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,8 +20,6 @@ from moldau.lake.writing.steps import WriteSteps, is_decided
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-log = logging.getLogger(__name__)
 
 _TRANSACTION = "transaction"
 
@@ -43,11 +40,11 @@ def write_frame(rows: Any, steps: WriteSteps) -> None:
     batch = NO_BATCH_ID if how.batch is None else how.batch
     claim = steps.begin()
     assert claim is not None
-    if is_decided(claim, how.run, batch):
-        log.warning("query %s: batch %d was committed before and is not written again", how.query, batch)
-        rows.write.format("noop").mode("append").save()
-        return
     transactions: list[TaskTransaction] = []
+    if is_decided(claim, how.run, batch):
+        rows.write.format("noop").mode("append").save()
+        steps.commit(claim, how.run, batch, transactions)
+        return
     try:
         reports = rows.mapInArrow(begun_early(partial(write_rows, steps=steps)), f"{_TRANSACTION} string").collect()
         transactions += [TaskTransaction.from_json(json.loads(each[_TRANSACTION])) for each in reports]

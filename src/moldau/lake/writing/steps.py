@@ -57,7 +57,9 @@ class WriteSteps:
             return writer.write(batches)
 
     def commit(self, claim: "DriverClaim", run: str, batch: int, transactions: "Sequence[TaskTransaction]") -> None:
-        """All tasks have written; these are the transactions of the attempts that count. Errors of `Driver.commit`."""
+        """All tasks have written; these are the transactions of the attempts that count. Of a batch that is decided a line in the log, and
+        nothing else. Errors of `Driver.commit`.
+        """
         from moldau.lake.writing.driver import Driver
 
         if is_decided(claim, run, batch):
@@ -67,7 +69,7 @@ class WriteSteps:
         with Driver(self.options) as driver:
             driver.commit(claim, run, batch, transactions)
 
-    def abort(self, claim: "DriverClaim", run: str, batch: int, transactions: "Sequence[TaskTransaction]" = ()) -> None:
+    def abort(self, claim: "DriverClaim", run: str, batch: int, transactions: "Sequence[TaskTransaction]") -> None:
         """A task has failed, or the commit. Never fails: what is left open the next start aborts, or the brokers."""
         from moldau.lake.writing.driver import Driver
         from moldau.model.errors import MoldauError
