@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from moldau.lake.class_archive import reading
-from moldau.lake.spark_home import CACHE_VARIABLE, PreparedSpark, java_options, prepared_spark
+from moldau.lake.java_options import java_options
+from moldau.lake.spark_home import CACHE_VARIABLE, PreparedSpark, prepared_spark
 from support.java import QUICK
 
 _CACHE = Path(sys.prefix, "quick-spark")

@@ -4,6 +4,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -62,3 +63,24 @@ def connector_jars() -> Path | None:
         return None
     copy_dependencies(directory, _POM.format("".join(_DEPENDENCY.format(*each.split(":")) for each in _CONNECTOR)))
     return directory
+
+
+def java_of(spark: Any) -> int:
+    """The process of its Java."""
+    pid: int = spark.sparkContext._gateway.jvm.java.lang.ProcessHandle.current().pid()
+    return pid
+
+
+def commands_below(process: int) -> set[str]:
+    """What the processes that a process has started, and those that they have started, were called with, as far as they run now."""
+    started: dict[int, list[Path]] = {}
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            started.setdefault(int((each / "stat").read_text().rpartition(")")[2].split()[1]), []).append(each)
+    found, left = set(), started.get(process, [])
+    while left:
+        each = left.pop()
+        left += started.get(int(each.name), [])
+        with suppress(OSError):
+            found.add((each / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found

@@ -2,14 +2,13 @@
 
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moldau.testing.broker import Broker
-from support.spark import spark_session
+from support.spark import commands_below, java_of, spark_session
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -26,16 +25,6 @@ print(spark.read.format("moldau").options(**options).load().count())
 """A session of the user's own, in the Java of one of ours that was stopped."""
 
 
-def started_by(parent: int) -> list[str]:
-    """What the processes that a process has started, and that run now, were called with."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if int((each / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
-                found.append((each / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-    return found
-
-
 def test_the_format_is_known_without_a_search() -> None:
     """Also in a session beside the first."""
     spark: Any = spark_session().newSession()
@@ -44,7 +33,7 @@ def test_the_format_is_known_without_a_search() -> None:
         options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "known"}
         rows = spark.read.format("moldau").options(**options).load().select("value")
         assert rows.mapInArrow(lambda batches: batches, "value binary").count() == 0
-    commands = started_by(spark.sparkContext._gateway.jvm.java.lang.ProcessHandle.current().pid())
+    commands = commands_below(java_of(spark))
     assert any("create_data_source" in each for each in commands), "Spark has asked Python for the format's columns"
     assert not any("lookup_data_sources" in each for each in commands)
 

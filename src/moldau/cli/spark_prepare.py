@@ -1,7 +1,6 @@
 """``moldau spark prepare``: what each start of Spark on this host uses from then on."""
 
 import os
-import re
 import subprocess
 import sys
 import time
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from moldau.lake.spark_processes import SparkProcesses
 
 _LIMIT_S = 600.0
-_COLLECTOR = "-XX:+UseSerialGC"
 """For a Java that ends within a minute."""
 _VARIABLE = "MOLDAU_SPARK_PREPARE"
 _OF_CLASS_PATHS = ("SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -75,7 +73,7 @@ def _run(prepared: "PreparedSpark", archive: Path) -> None:
 def _exercise(prepared: "PreparedSpark", archive: Path, processes: "SparkProcesses") -> str:
     """The class path that the archive fits."""
     from moldau.lake.class_archive import writing
-    from moldau.lake.spark_home import OPTIONS_VARIABLE, before_given, java_options
+    from moldau.lake.java_options import OPTIONS_VARIABLE, before_given, java_options
     from moldau.testing.broker import Broker
 
     directory = Path(processes.directory)
@@ -106,10 +104,10 @@ def _exercise(prepared: "PreparedSpark", archive: Path, processes: "SparkProcess
 
 def quick_options() -> tuple[str, ...]:
     """Without a collector where the environment has one: Java refuses two."""
+    from moldau.lake.java_options import SERIAL_COLLECTOR, given_options, names_collector
     from moldau.lake.session import QUICK_COMPILER
-    from moldau.lake.spark_home import given_options
 
-    return (QUICK_COMPILER,) if re.search(r"-XX:\+Use\w+GC\b", given_options()) else (QUICK_COMPILER, _COLLECTOR)
+    return (QUICK_COMPILER,) if names_collector(given_options()) else (QUICK_COMPILER, SERIAL_COLLECTOR)
 
 
 def _check(archive: Path, class_path: str, directory: str) -> None:

@@ -16,12 +16,13 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from moldau.lake import python_daemon
+from moldau.lake.java_options import collector_options, java_options
 from moldau.lake.known_source import make_known
 from moldau.lake.spark_home import linked_home
 from moldau.lake.spark_processes import SparkProcesses
@@ -95,11 +96,16 @@ def check_spark(memory: str) -> None:
 
 def check_memory(memory: str) -> None:
     """`memory` is an amount that Spark can start with. SessionError."""
+    if memory_mb(memory) < MEMORY_MIN_MB:
+        raise SessionError(f"Spark needs at least {MEMORY_MIN_MB}m of memory, not {memory}")
+
+
+def memory_mb(memory: str) -> float:
+    """An amount as Spark's settings have it. SessionError."""
     found = _MEMORY.fullmatch(memory.strip())
     if found is None:
         raise SessionError(f"{memory!r} is no amount of memory for Spark: a whole number with k, m or g, 512m or 2g")
-    if int(found[1]) * _MB[found[2].lower()] < MEMORY_MIN_MB:
-        raise SessionError(f"Spark needs at least {MEMORY_MIN_MB}m of memory, not {memory}")
+    return int(found[1]) * _MB[found[2].lower()]
 
 
 def check_master(url: str) -> None:
@@ -162,7 +168,7 @@ def start_spark(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master or f"local[{cores},{task_tries}]").appName(name)
-    for key, value in {**_settings(directory, master, cores, memory, task_tries), **(settings or {})}.items():
+    for key, value in {**_settings(directory, master, cores, memory, task_tries, settings or {}), **(settings or {})}.items():
         builder = builder.config(key, value)
     with _starting(directory, processes) as found:
         spark = builder.getOrCreate()
@@ -198,7 +204,7 @@ def start_tasks(
     check_spark(memory)
     from pyspark import SparkConf, SparkContext
 
-    settings = {"spark.driver.defaultJavaOptions": QUICK_COMPILER, **_settings(directory, master, cores, memory, task_tries)}
+    settings = {"spark.driver.defaultJavaOptions": QUICK_COMPILER, **_settings(directory, master, cores, memory, task_tries, {})}
     with _starting(directory, processes) as found:
         conf = SparkConf().setMaster(master or f"local[{cores},{task_tries}]").setAppName(name).setAll(list(settings.items()))
         context = SparkContext.getOrCreate(conf)
@@ -300,9 +306,14 @@ def _first_error(path: str) -> str:
     return errors[0] if errors else lines[-1] if lines else ""
 
 
-def _settings(directory: str, master: str | None, cores: int, memory: str, task_tries: int) -> dict[str, str]:
-    """Of our Java process, and of where its tasks run. The address at which the workers of a cluster find it is Spark's own choice."""
+def _settings(directory: str, master: str | None, cores: int, memory: str, task_tries: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Of our Java process, and of where its tasks run, before those `given`.
+
+    The address at which the workers of a cluster find it is Spark's own choice.
+    """
+    collector: tuple[str, ...] = ()
     if master is None:
+        collector = collector_options(cores, memory_mb(given.get("spark.driver.memory", memory)), given)
         place = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     else:
         _check_reachable(master)
@@ -316,7 +327,9 @@ def _settings(directory: str, master: str | None, cores: int, memory: str, task_
         "spark.sql.session.timeZone": "UTC",
         "spark.local.dir": os.path.join(directory, "tmp"),
         python_daemon.SETTING: python_daemon.MODULE,
-        "spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={os.path.join(directory, "tmp")}" -XX:-UsePerfData {_ARROW}',
+        "spark.driver.extraJavaOptions": " ".join(
+            (java_options([f"-Djava.io.tmpdir={os.path.join(directory, 'tmp')}", "-XX:-UsePerfData", *collector]), _ARROW)
+        ),
         "spark.executor.extraJavaOptions": _ARROW,
         "spark.sql.warehouse.dir": os.path.join(directory, "warehouse"),
     }

@@ -10,7 +10,7 @@ Spark's Java loads, which fits that home alone: its path is in the class path. W
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -20,11 +20,9 @@ from typing import Final
 from uuid import uuid4
 
 from moldau.lake.class_archive import archive_path, is_whole, make_archive, reading, remove_archive
+from moldau.lake.java_options import OPTIONS_VARIABLE, before_given, given_options, java_options
 
 _VARIABLE: Final = "SPARK_HOME"
-OPTIONS_VARIABLE: Final = "SPARK_SUBMIT_OPTS"
-"""Of Java options, before those of Spark's settings, which win therefore."""
-_OF_JAVA: Final = (OPTIONS_VARIABLE, "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ARCHIVE_OPTION: Final = re.compile(r"-XX:(ArchiveClassesAtExit|SharedArchiveFile|AOT\w+)=")
 _LIBRARIES: Final = Path("python", "lib")
 _JARS: Final = "jars"
@@ -106,28 +104,6 @@ def _is_removed(home: Path) -> bool:
     except OSError:
         return False
     return False
-
-
-def java_options(options: Iterable[str]) -> str:
-    """As one text, which Spark's launcher takes apart again."""
-    return " ".join(_quoted(each) for each in options)
-
-
-def before_given(options: str | None) -> str:
-    """These, and then those of SPARK_SUBMIT_OPTS, in one text."""
-    return " ".join(filter(None, (options, os.environ.get(OPTIONS_VARIABLE))))
-
-
-def given_options() -> str:
-    """Those of Java that the environment has, in one text."""
-    return " ".join(filter(None, map(os.environ.get, _OF_JAVA)))
-
-
-def _quoted(option: str) -> str:
-    if not set(option) & set(" \t\"'\\"):
-        return option
-    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from moldau.lake.planning_processes import end_planning_processes
 from moldau.lake.reading.event_times import COLUMN as EVENT_TIME
 from moldau.lake.tables.places.addresses import absolute
 from moldau.streams.avro_values import AvroValues
@@ -23,7 +24,7 @@ from moldau.streams.plans import counted_inputs, topics_read
 from moldau.streams.progress import METRIC
 from moldau.streams.queries import JobQuery
 from moldau.streams.runner import JobRun
-from moldau.streams.session import configured, session
+from moldau.streams.session import configured, is_shared, session
 from moldau.streams.started import AT_ONCE
 from moldau.streams.starts import starts_now
 from moldau.streams.table_output import TableOutput
@@ -71,6 +72,8 @@ class StreamJob:
         self.brokers = brokers or os.environ.get("MOLDAU_BOOTSTRAP") or _BROKERS
         self.registry = registry or os.environ.get("MOLDAU_REGISTRY")
         self._spark = None if spark is None else configured(spark)
+        self._is_alone = False
+        """Whether no other queries run in this Spark."""
         self._session = {"cores": cores, "memory": memory, "settings": dict(settings or {}), "task_tries": task_tries}
         self._trigger = trigger
         if tier is not None and (TIER_NAME.fullmatch(tier) is None or tier == PRODUCER_TIER):
@@ -90,6 +93,7 @@ class StreamJob:
     def spark(self) -> Any:
         """The session. SessionError."""
         if self._spark is None:
+            self._is_alone = not is_shared()
             self._spark = session(self.name, **self._session)  # type: ignore[arg-type]  # they are the arguments of this name
         return self._spark
 
@@ -372,6 +376,7 @@ class StreamJob:
         running = JobRun(
             self.name, self.brokers, self.directory, self.spark, queries, self._limits_file, self.input_topics(),
             lambda names: self._starts_now([each for each in queries if each.name in names]), self._tier_plan(queries),
+            on_begun=self._spare,
         )  # fmt: skip
         self._running = running
         if self._stop_wanted:
@@ -381,6 +386,11 @@ class StreamJob:
         finally:
             self._running = None
             running.close()
+
+    def _spare(self) -> None:
+        """All queries run: end what Spark needed to begin them."""
+        if self._is_alone:
+            end_planning_processes(self.spark)
 
     def _starts_now(self, queries: Sequence[JobQuery]) -> "Positions":
         """Where the inputs of these queries begin, if not at their first records. StreamError; WorldError, PeerError."""

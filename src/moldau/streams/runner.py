@@ -32,6 +32,7 @@ from moldau.streams.settling import Rest, Settling, furthest_of, is_at, nearest_
 from moldau.streams.shape import JobShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.started import StartedQuery, trigger_of
 from moldau.streams.starts import noted_starts
+from moldau.streams.state_rows import can_add_up, counted
 from moldau.streams.state_topic import StateTopic
 from moldau.streams.succession import check_succession, succeeded
 from moldau.streams.through import ThroughOutput
@@ -58,8 +59,11 @@ class JobRun:
         topics: Sequence[str] = (),
         starts: Callable[[Sequence[str]], Positions] = lambda _: {},
         tier: TierPlan | None = None,
+        on_begun: Callable[[], object] = lambda: None,
     ) -> None:
-        """`starts`: where the inputs of these queries begin now, as far as they do not begin at their first records."""
+        """`starts`: where the inputs of these queries begin now, as far as they do not begin at their first records. `on_begun` is called
+        once, when each query has written a batch, and none is written meanwhile.
+        """
         self._job, self._brokers, self._base = job, brokers, directory
         self._spark = spark
         self._given = queries
@@ -82,6 +86,7 @@ class JobRun:
         self._errand: Errand | None = None
         self._is_beside = False
         self._tell: Callable[[str], object] = log.info
+        self._on_begun: Callable[[], object] | None = on_begun
         self._enter(1, job)
 
     @property
@@ -384,18 +389,20 @@ class JobRun:
             .outputMode(query.mode)
             .option("checkpointLocation", f"file://{os.path.abspath(checkpoint.directory)}")
         )
-        planned, by_clock = checkpoint.newest(), runs_by_clock(query.frame)
+        planned, by_clock, report = checkpoint.newest(), runs_by_clock(query.frame), self._reports[query.name]
+        adds_up = can_add_up(query.shape().operators, report, checkpoint.committed())
         this_thread = self._spark.sparkContext
         this_thread.setLocalProperty(SUFFIX_PROPERTY, suffix_in(self.generation))  # the query's thread inherits it
         try:
             trigger = {"availableNow": True} if once else {"processingTime": trigger_of(query.trigger, by_clock=by_clock)}
-            started = writer.trigger(**trigger).start()
+            with counted(self._spark, by_changes=adds_up) as by_changes:
+                started = writer.trigger(**trigger).start()
         except PySparkException as error:
             raise StreamError(f"job {self._job}, query {query.name}: Spark does not run it: {str(error).splitlines()[0]}") from error
         finally:
             this_thread.setLocalProperty(SUFFIX_PROPERTY, None)  # what else it starts has no generation
-        report = self._reports[query.name]
-        self._running.append(StartedQuery(query.name, sink, started, report, checkpoint, planned, by_clock=by_clock))
+        running = StartedQuery(query.name, sink, started, report, checkpoint, planned, by_clock=by_clock, rows_by_changes=by_changes)
+        self._running.append(running)
 
     def _wait_for_first_batch(self, running: StartedQuery) -> None:
         """Two queries whose first batches Spark plans at the same time may spoil what it keeps of both; not longer than FIRST_BATCH_S."""
@@ -417,7 +424,7 @@ class JobRun:
 
     def _watch(self, *, once: bool) -> None:
         """Until all queries have ended, or one has failed, or an order to stop has come. `once`: a query by the clock is ended."""
-        due = time.monotonic() + REPORT_S
+        due = begun_from = time.monotonic() + REPORT_S  # a run that ends before has nothing to spare
         while not self._stopped.wait(_LOOK_S):
             ended = [each for each in self._running if not each.started.isActive]  # once: one that ends now is seen the next time
             for each in ended:
@@ -437,6 +444,18 @@ class JobRun:
                 if self._tier is not None:
                     self._tier.mark()
                 due = time.monotonic() + REPORT_S
+            if time.monotonic() >= begun_from:
+                self._say_begun()
+
+    def _say_begun(self) -> None:
+        """Once; the next time if a batch is being written."""
+        if self._on_begun is None or len(self._running) < len(self._queries) or any(each.sink.written is None for each in self._running):
+            return
+        with contextlib.suppress(BatchError), contextlib.ExitStack() as held:
+            for each in self._running:
+                held.enter_context(each.sink.held(_LOOK_S))
+            self._on_begun()
+            self._on_begun = None
 
     def _report(self) -> None:
         try:

@@ -32,6 +32,13 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def is_shared() -> bool:
+    """Whether `session` gives a Spark that this process has already."""
+    from pyspark.sql import SparkSession
+
+    return not is_submitted() and SparkSession.getActiveSession() is not None
+
+
 def session(name: str, *, cores: int, memory: str, settings: Mapping[str, str], task_tries: int) -> Any:
     """A session with the settings of streams, and those given: the active one if there is one. SessionError."""
     from pyspark.sql import SparkSession

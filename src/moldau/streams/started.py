@@ -34,11 +34,21 @@ class StartedQuery:
     """A query that was started. `planned` is the last batch in its checkpoint before, None if there was none."""
 
     def __init__(
-        self, name: str, sink: BatchSink, started: Any, report: QueryReport, checkpoint: Checkpoint, planned: int | None, *, by_clock: bool
+        self,
+        name: str,
+        sink: BatchSink,
+        started: Any,
+        report: QueryReport,
+        checkpoint: Checkpoint,
+        planned: int | None,
+        *,
+        by_clock: bool,
+        rows_by_changes: bool = False,
     ) -> None:
         self.name, self.sink, self.started = name, sink, started
         self.report = report
         self._checkpoint, self._planned, self._by_clock = checkpoint, planned, by_clock
+        self._rows_by_changes = rows_by_changes
         self._last = -1 if report.batch is None else report.batch
         self._is_stopped = False
 
@@ -56,7 +66,7 @@ class StartedQuery:
             counts = input_counts(plain, self.sink.counts.get(self._last, {}))
             for written in [each for each in list(self.sink.counts) if each <= self._last]:
                 del self.sink.counts[written]
-            self.report = after_batch(self.report, plain, counts)
+            self.report = after_batch(self.report, plain, counts, rows_by_changes=self._rows_by_changes)
             for line in late_lines(plain, counts):
                 log.warning("query %s: batch %d: %s", self.name, self._last, line)
 

@@ -18,11 +18,11 @@ import pytest
 
 from moldau.lake import spark_home
 from moldau.lake.class_archive import reading
+from moldau.lake.java_options import java_options
 from moldau.lake.spark_home import (
     CACHE_VARIABLE,
     PreparedSpark,
     cache_directory,
-    java_options,
     linked_home,
     prepare_spark,
     prepared_spark,
@@ -248,7 +248,3 @@ def test_other_users_of_a_cache(cache: Path, tmp_path: Path, monkeypatch: pytest
     assert theirs.home.exists()
     assert theirs.archive.exists()
     assert prepared_spark(cache).is_there
-
-
-def test_options_as_one_text() -> None:
-    assert java_options(["-a", "-b=c d", '-e="\\']) == '-a "-b=c d" "-e=\\"\\\\"'

@@ -69,7 +69,7 @@ def job(claim: PretendedClaim, tmp_path: Path) -> Job:
         output = Mock(place="topic counts")
         output.of_generation.return_value = output
         query = JobQuery("counts", frame, (output,), "append", "0 seconds")
-        return JobRun(name, "", str(tmp_path), SimpleNamespace(version="4.3.0", sparkContext=Mock()), [query])
+        return JobRun(name, "", str(tmp_path), SimpleNamespace(version="4.3.0", sparkContext=Mock(), conf=Mock()), [query])
 
     return make
 
