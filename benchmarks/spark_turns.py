@@ -11,6 +11,7 @@ from support.spark import connector_jars
 
 Each = TypeVar("Each")
 Result = TypeVar("Result")
+MEMORY = "2g"
 WARM_UPS = 2
 """Rounds that do not count: Java's compiler goes on behind the first."""
 
@@ -21,7 +22,7 @@ def bench_session() -> Any:
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     jars = connector_jars()
     settings = {"spark.jars": ",".join(map(str, sorted(jars.glob("*.jar"))))} if jars else {}
-    return start_spark("bench", directory, memory="2g", settings=settings)
+    return start_spark("bench", directory, memory=MEMORY, settings=settings)
 
 
 def in_turn(those: Sequence[Each], work: Callable[[Each], Result], runs: int, *, warm_ups: int = WARM_UPS) -> list[list[Result]]:

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from moldau.streams import StreamJob, windows
 from moldau.streams.session import configured
 from moldau.tracking.producer import text_bytes, time_bytes
+from spark_turns import MEMORY, bench_session
 
 MOLDAU = "moldau"
 BEGIN_MS, SPAN_MS = 1_356_998_400_000, 86_400_000
@@ -75,11 +76,13 @@ class StreamBench:
 
     def start(self, query: str, name: str) -> None:
         """Prepare the query under this name: what has run under it before is continued."""
-        configured(self.spark)
         if self.system == MOLDAU:
+            directory = str(self.space / name)
             self._job = StreamJob(
-                name, brokers=self.bootstrap, registry=self.registry, directory=str(self.space / name), spark=self.spark
+                name, brokers=self.bootstrap, registry=self.registry, directory=directory, spark=self.spark, memory=MEMORY
             )  # fmt: skip
+        else:
+            configured(self.spark)
         frame = getattr(self, query)()
         mode = "update" if query == "counter" else "append"
         if self._job is not None:
@@ -156,10 +159,9 @@ class StreamBench:
 
 def main() -> None:
     """One query in a Spark of this process, to the end of what there is; counts of its last batch as JSON."""
-    from spark_turns import bench_session
-
     system, query, name, bootstrap, registry, space, rows = sys.argv[1:]
-    bench = StreamBench(bench_session(), bootstrap, registry, system, Path(space), int(rows) or None)
+    spark = None if system == MOLDAU else bench_session()  # a job by itself starts its own
+    bench = StreamBench(spark, bootstrap, registry, system, Path(space), int(rows) or None)
     bench.start(query, name)
     bench.run()
     print(json.dumps({"done": True}), flush=True)

@@ -32,6 +32,7 @@ from confluent_kafka import Producer
 from measure import TICKS_PER_SECOND, Results, load_average, spread
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
+from moldau.lake.java_options import OPTIONS_VARIABLE
 from moldau.lake.spark_home import CACHE_VARIABLE
 from moldau.registry.client import RegistryClient
 from moldau.registry.wire import frame
@@ -46,6 +47,8 @@ RECORDS, PARTITIONS, BATCHES = 2_000_000, 2, 4
 KEYS = 1_000_000
 RATE, LATENCY_S, WARM_BATCHES = 1_000, 20, 5
 RESTARTED = 1_000
+JAVAS_CHOICE = "-XX:+UseG1GC"
+"""The collector of a Spark of two cores that has no option of ours."""
 TESTS = (*QUERIES, "latency", "state", "restart")
 HERE = Path(__file__).resolve().parent
 
@@ -162,12 +165,15 @@ class Streams:
         """Peak memory and time of a process whose state has all keys."""
         self.events.empty("departures")
         self.events.send("departures", 0, keys, SPAN_MS / keys / 2)
-        for system in self.systems:
-            name = f"state-{system.split()[0]}"
+        beside = self.systems[1:]
+        ways = [*((each, None) for each in self.systems), *((each, JAVAS_CHOICE) for each in beside)]
+        for number, (system, collector) in enumerate(ways):
+            name = f"state-{number}"
             self.events.create(name)
-            process = Spawned(self, system, "distinct", name, keys // 10)
+            process = Spawned(self, system, "distinct", name, keys // 10, options=collector)
             seconds = process.wait()
-            self.write(system, "state", keys=keys, mb=round(process.peak_mb), seconds=round(seconds, 1), cpu=round(process.cpu, 1))
+            test = f"state{' with the collector of Java' if collector else ''}"
+            self.write(system, test, keys=keys, mb=round(process.peak_mb), seconds=round(seconds, 1), cpu=round(process.cpu, 1))
             process.end()
 
     def restart(self) -> None:
@@ -205,7 +211,9 @@ class Spawned:
     a second.
     """
 
-    def __init__(self, bench: Streams, system: str, query: str, name: str, rows: int, cache: Path | None = None) -> None:
+    def __init__(
+        self, bench: Streams, system: str, query: str, name: str, rows: int, cache: Path | None = None, options: str | None = None
+    ) -> None:
         self.begun = time.perf_counter()
         given = [system, query, name, bench.events.bootstrap, bench.registry, str(bench.space), str(rows)]
         self.process = subprocess.Popen(
@@ -213,7 +221,9 @@ class Spawned:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {CACHE_VARIABLE: str(cache or bench.space / "nothing prepared")},
+            env=os.environ
+            | {CACHE_VARIABLE: str(cache or bench.space / "nothing prepared")}
+            | ({OPTIONS_VARIABLE: options} if options else {}),
         )
         self.peak_mb, self.cpu = 0.0, 0.0
         self._done = threading.Event()
