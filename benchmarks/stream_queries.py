@@ -20,9 +20,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from moldau.streams import StreamJob, windows
 from moldau.streams.session import configured
 from moldau.tracking.producer import text_bytes, time_bytes
-from spark_turns import MEMORY, bench_session
 
 MOLDAU = "moldau"
+MEMORY = "2g"
+"""As the other one has it (`spark_turns`)."""
 BEGIN_MS, SPAN_MS = 1_356_998_400_000, 86_400_000
 AIRPORTS = 300
 SCHEMA = json.dumps({
@@ -159,6 +160,8 @@ class StreamBench:
 
 def main() -> None:
     """One query in a Spark of this process, to the end of what there is; counts of its last batch as JSON."""
+    from spark_turns import bench_session
+
     system, query, name, bootstrap, registry, space, rows = sys.argv[1:]
     spark = None if system == MOLDAU else bench_session()  # a job by itself starts its own
     bench = StreamBench(spark, bootstrap, registry, system, Path(space), int(rows) or None)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from moldau.lake.spark_processes import SparkProcesses
 
 _LIMIT_S = 600.0
-"""For a Java that ends within a minute."""
 _VARIABLE = "MOLDAU_SPARK_PREPARE"
 _OF_CLASS_PATHS = ("SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 

@@ -1,6 +1,7 @@
 """The Python processes in which Spark has made data sources and planned reads: of no use while a query runs.
 
-Spark keeps a daemon and a worker for each of the two as long as it lives, 140 MB. What it needs again it starts again, in half a second.
+Spark keeps a daemon for each of the two as long as it lives, and a worker for a minute after its last use: 140 MB, then 40. What it needs
+again it starts again, in half a second.
 """
 
 import logging
@@ -15,11 +16,12 @@ _PLANNING: Final = "pyspark.sql.worker."
 
 
 def end_planning_processes(spark: Any) -> int:
-    """End Spark's daemons of those that are idle; how many. Not while a query of this Spark begins, or a batch makes reads of its own.
+    """End those that do nothing; how many daemons. Not while a query of this Spark begins, or a batch makes reads of its own.
 
     Another Spark's insides may differ: then they stay.
     """
     from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
 
     ended = 0
     try:
@@ -29,15 +31,21 @@ def end_planning_processes(spark: Any) -> int:
         for number in range(known.size()):
             module = _field(java, f"{_ENVIRONMENT}$PythonWorkersKey", "workerModule", known.apply(number)._1())
             workers = known.apply(number)._2()
-            idle, all_ = (_field(java, _WORKERS, name, workers).size() for name in ("idleWorkers", "daemonWorkers"))
-            if module.startswith(_PLANNING) and 0 < idle == all_:
+            if module.startswith(_PLANNING) and _field(java, _WORKERS, "daemon", workers) is not None and not _is_used(java, workers):
                 stop = java.java.lang.Class.forName(_WORKERS).getDeclaredMethod("stopDaemon", gateway.new_array(java.java.lang.Class, 0))
                 stop.setAccessible(True)
                 stop.invoke(workers, gateway.new_array(java.java.lang.Object, 0))
                 ended += 1
-    except (AttributeError, Py4JError, TypeError) as error:
+    except (AttributeError, Py4JError, PySparkException, TypeError) as error:
         log.debug("Spark's processes for planning stay: %s", error)
     return ended
+
+
+def _is_used(java: Any, workers: Any) -> bool:
+    """Whether one of the workers is not idle, and has not ended."""
+    idle, known = (_field(java, _WORKERS, name, workers).toSeq() for name in ("idleWorkers", "daemonWorkers"))
+    each = (known.apply(number) for number in range(known.size()))
+    return any(not idle.contains(worker._1()) and worker._2().isAlive() for worker in each)
 
 
 def _field(java: Any, of: str, name: str, owner: Any) -> Any:

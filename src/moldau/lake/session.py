@@ -17,7 +17,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -313,7 +313,8 @@ def _settings(directory: str, master: str | None, cores: int, memory: str, task_
     """
     collector: tuple[str, ...] = ()
     if master is None:
-        collector = collector_options(cores, memory_mb(given.get("spark.driver.memory", memory)), given)
+        with suppress(SessionError):  # Spark takes a number of bytes as well
+            collector = collector_options(cores, memory_mb(given.get("spark.driver.memory", memory)), given)
         place = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     else:
         _check_reachable(master)

@@ -73,7 +73,7 @@ class StreamJob:
         self.registry = registry or os.environ.get("MOLDAU_REGISTRY")
         self._spark = None if spark is None else configured(spark)
         self._is_alone = False
-        """Whether no other queries run in this Spark."""
+        """Whether this job has started its Spark."""
         self._session = {"cores": cores, "memory": memory, "settings": dict(settings or {}), "task_tries": task_tries}
         self._trigger = trigger
         if tier is not None and (TIER_NAME.fullmatch(tier) is None or tier == PRODUCER_TIER):
@@ -376,7 +376,7 @@ class StreamJob:
         running = JobRun(
             self.name, self.brokers, self.directory, self.spark, queries, self._limits_file, self.input_topics(),
             lambda names: self._starts_now([each for each in queries if each.name in names]), self._tier_plan(queries),
-            on_begun=self._spare,
+            on_begun=lambda: self._spare(len(queries)),
         )  # fmt: skip
         self._running = running
         if self._stop_wanted:
@@ -387,9 +387,9 @@ class StreamJob:
             self._running = None
             running.close()
 
-    def _spare(self) -> None:
-        """All queries run: end what Spark needed to begin them."""
-        if self._is_alone:
+    def _spare(self, number: int) -> None:
+        """So many queries run: end what Spark needed to begin them, if there are no others."""
+        if self._is_alone and len(self.spark.streams.active) == number:
             end_planning_processes(self.spark)
 
     def _starts_now(self, queries: Sequence[JobQuery]) -> "Positions":

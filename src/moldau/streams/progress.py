@@ -8,7 +8,7 @@ from typing import Any, Final
 from moldau.lake.reading.input_counts import InputCounts
 from moldau.streams.checkpoints import positions_of
 from moldau.streams.reports import QueryReport
-from moldau.streams.state_rows import rows_after
+from moldau.streams.state_rows import Counting, rows_after
 
 METRIC: Final = "moldau input "
 """Before the topics' name: what is counted of an input's records, with Spark's `observe`."""
@@ -28,7 +28,7 @@ def input_counts(progress: Mapping[str, Any], by_tasks: Mapping[str, InputCounts
 
 
 def after_batch(
-    report: QueryReport, progress: Mapping[str, Any], counts: Mapping[str, InputCounts], *, rows_by_changes: bool = False
+    report: QueryReport, progress: Mapping[str, Any], counts: Mapping[str, InputCounts], counting: Counting = Counting.AS_SET
 ) -> QueryReport:
     """The report when one more batch has been written. `progress` is Spark's of that batch, `counts` those of its inputs."""
     ends = positions_of([_text(source.get("endOffset")) for source in progress.get("sources", ())])
@@ -44,7 +44,7 @@ def after_batch(
         watermark_ms=_watermark(progress) or report.watermark_ms,
         positions={**report.positions, **ends},
         inputs=inputs,
-        state_rows=rows_after(report.state_rows, operators, by_changes=rows_by_changes),
+        state_rows=rows_after(report.state_rows, operators, counting),
         state_bytes=sum(each["memoryUsedBytes"] for each in operators),
         late_rows=report.late_rows + late_rows(progress),
     )

@@ -32,7 +32,7 @@ from moldau.streams.settling import Rest, Settling, furthest_of, is_at, nearest_
 from moldau.streams.shape import JobShape, check_fit, read_shape, set_aside, write_shape
 from moldau.streams.started import StartedQuery, trigger_of
 from moldau.streams.starts import noted_starts
-from moldau.streams.state_rows import can_add_up, counted
+from moldau.streams.state_rows import counted, counting_of
 from moldau.streams.state_topic import StateTopic
 from moldau.streams.succession import check_succession, succeeded
 from moldau.streams.through import ThroughOutput
@@ -390,18 +390,18 @@ class JobRun:
             .option("checkpointLocation", f"file://{os.path.abspath(checkpoint.directory)}")
         )
         planned, by_clock, report = checkpoint.newest(), runs_by_clock(query.frame), self._reports[query.name]
-        adds_up = can_add_up(query.shape().operators, report, checkpoint.committed())
+        counting = counting_of(query.shape().operators, report, checkpoint.committed())
         this_thread = self._spark.sparkContext
         this_thread.setLocalProperty(SUFFIX_PROPERTY, suffix_in(self.generation))  # the query's thread inherits it
         try:
             trigger = {"availableNow": True} if once else {"processingTime": trigger_of(query.trigger, by_clock=by_clock)}
-            with counted(self._spark, by_changes=adds_up) as by_changes:
+            with counted(self._spark, counting):
                 started = writer.trigger(**trigger).start()
         except PySparkException as error:
             raise StreamError(f"job {self._job}, query {query.name}: Spark does not run it: {str(error).splitlines()[0]}") from error
         finally:
             this_thread.setLocalProperty(SUFFIX_PROPERTY, None)  # what else it starts has no generation
-        running = StartedQuery(query.name, sink, started, report, checkpoint, planned, by_clock=by_clock, rows_by_changes=by_changes)
+        running = StartedQuery(query.name, sink, started, report, checkpoint, planned, by_clock=by_clock, counting=counting)
         self._running.append(running)
 
     def _wait_for_first_batch(self, running: StartedQuery) -> None:
@@ -453,7 +453,7 @@ class JobRun:
             return
         with contextlib.suppress(BatchError), contextlib.ExitStack() as held:
             for each in self._running:
-                held.enter_context(each.sink.held(_LOOK_S))
+                held.enter_context(each.sink.held(0))
             self._on_begun()
             self._on_begun = None
 

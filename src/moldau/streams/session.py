@@ -33,10 +33,10 @@ def is_submitted() -> bool:
 
 
 def is_shared() -> bool:
-    """Whether `session` gives a Spark that this process has already."""
-    from pyspark.sql import SparkSession
+    """Whether the Spark that `session` gives may have queries of others: it was there before."""
+    from pyspark import SparkContext
 
-    return not is_submitted() and SparkSession.getActiveSession() is not None
+    return is_submitted() or SparkContext._active_spark_context is not None
 
 
 def session(name: str, *, cores: int, memory: str, settings: Mapping[str, str], task_tries: int) -> Any:

@@ -15,6 +15,7 @@ from moldau.streams.batches import BatchSink, JobStoppingError
 from moldau.streams.checkpoints import Checkpoint
 from moldau.streams.progress import after_batch, input_counts, late_lines
 from moldau.streams.reports import QueryReport
+from moldau.streams.state_rows import Counting
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +44,12 @@ class StartedQuery:
         planned: int | None,
         *,
         by_clock: bool,
-        rows_by_changes: bool = False,
+        counting: Counting = Counting.AS_SET,
     ) -> None:
         self.name, self.sink, self.started = name, sink, started
         self.report = report
         self._checkpoint, self._planned, self._by_clock = checkpoint, planned, by_clock
-        self._rows_by_changes = rows_by_changes
+        self._counting = counting
         self._last = -1 if report.batch is None else report.batch
         self._is_stopped = False
 
@@ -66,7 +67,7 @@ class StartedQuery:
             counts = input_counts(plain, self.sink.counts.get(self._last, {}))
             for written in [each for each in list(self.sink.counts) if each <= self._last]:
                 del self.sink.counts[written]
-            self.report = after_batch(self.report, plain, counts, rows_by_changes=self._rows_by_changes)
+            self.report = after_batch(self.report, plain, counts, self._counting)
             for line in late_lines(plain, counts):
                 log.warning("query %s: batch %d: %s", self.name, self._last, line)
 

@@ -36,17 +36,31 @@ def test_a_collector_in_the_settings_is_the_only_one() -> None:
     assert collector_options(2, 1024, {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}) == (SERIAL_COLLECTOR,)
 
 
+def test_settings_may_be_numbers() -> None:
+    assert collector_options(2, 1024, {"spark.sql.shuffle.partitions": 4}) == (SERIAL_COLLECTOR,)  # type: ignore[dict-item]  # Spark takes them
+
+
+@pytest.mark.parametrize(
+    "given", ["--conf spark.driver.defaultJavaOptions=-XX:+UseG1GC pyspark-shell", "--properties-file mine pyspark-shell"]
+)
+def test_a_collector_in_what_is_submitted_is_the_only_one(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", given)
+    assert collector_options(2, 1024, {}) == ()
+
+
+@pytest.mark.parametrize("name", ["spark-defaults.conf", "spark-env.sh", "java-opts"])
 @pytest.mark.parametrize(("variable", "folder"), [("SPARK_HOME", "conf"), ("SPARK_CONF_DIR", ".")])
-def test_a_collector_in_the_defaults_file_is_the_only_one(
-    variable: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_collector_in_a_file_of_the_home_is_the_only_one(
+    variable: str, folder: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, str(tmp_path))
     assert collector_options(2, 1024, {}) == (SERIAL_COLLECTOR,)
     (tmp_path / folder).mkdir(exist_ok=True)
-    (tmp_path / folder / "spark-defaults.conf").write_text("spark.driver.defaultJavaOptions  -XX:+UseZGC\n")
+    (tmp_path / folder / name).write_text("spark.driver.defaultJavaOptions  -XX:+UseZGC\n")
     assert collector_options(2, 1024, {}) == ()
 
 
 def test_what_names_a_collector() -> None:
     assert names_collector("", "-Da=b -XX:-UseG1GC")
-    assert not names_collector("-XX:+UseNUMA", "-Dgc=UseG1GC")
+    assert all(map(names_collector, ["-XX:+UseShenandoahGC", "@options", "-Da=b @options", "-XX:Flags=f", "-XX:VMOptionsFile=f"]))
+    assert not names_collector("-XX:+UseNUMA", "-Dgc=UseG1GC", "-Dmail=a@b")

@@ -65,11 +65,13 @@ Job = Callable[..., JobRun]
 def job(claim: PretendedClaim, tmp_path: Path) -> Job:
     """Makes a run of the job whose one query writes `frame`."""
 
-    def make(frame: Any = None, name: str = "flights") -> JobRun:
+    def make(frame: Any = None, name: str = "flights", on_begun: Callable[[], object] = lambda: None) -> JobRun:
         output = Mock(place="topic counts")
         output.of_generation.return_value = output
         query = JobQuery("counts", frame, (output,), "append", "0 seconds")
-        return JobRun(name, "", str(tmp_path), SimpleNamespace(version="4.3.0", sparkContext=Mock(), conf=Mock()), [query])
+        return JobRun(
+            name, "", str(tmp_path), SimpleNamespace(version="4.3.0", sparkContext=Mock(), conf=Mock()), [query], on_begun=on_begun
+        )
 
     return make
 
@@ -118,6 +120,31 @@ def test_a_query_that_fails_while_it_is_looked_at(claim: PretendedClaim, job: Jo
     with pytest.raises(BatchError, match="job flights, query counts, failed: SparkException: the disk is full"):
         job(frame).run(once=True, fresh=False)
     assert claim.states == [JobState.FAILED]
+
+
+def test_a_job_has_begun_when_its_queries_have_written(claim: PretendedClaim, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said once, between two batches."""
+    claim.before = None
+    monkeypatch.setattr(runner, "REPORT_S", 0)
+    frame, start = frame_of(active=[])
+    looks = 0
+    begun: list[int] = []
+
+    def active() -> bool:
+        nonlocal looks
+        looks += 1
+        sink = frame.writeStream.foreachBatch.call_args.args[0]
+        if looks == 3:
+            assert sink._gate.acquire()  # a batch is being written
+            sink.written = 0
+        if looks == 5:
+            assert not begun
+            sink._gate.release()
+        return looks < 9
+
+    type(start.return_value).isActive = PropertyMock(side_effect=active)
+    job(frame, on_begun=lambda: begun.append(looks)).run(once=False, fresh=False)
+    assert begun == [5]
 
 
 def test_a_java_that_has_ended_is_one_line(claim: PretendedClaim, job: Job) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from moldau.streams.reports import QueryReport
 from moldau.streams.shape import Operator
-from moldau.streams.state_rows import SETTING, can_add_up, counted, rows_after
+from moldau.streams.state_rows import SETTING, Counting, counted, counting_of, rows_after
 
 BATCH = [{"numRowsTotal": 0, "numRowsUpdated": 5, "numRowsRemoved": 2}, {"numRowsTotal": 0, "numRowsUpdated": 1, "numRowsRemoved": 0}]
 
@@ -24,39 +24,32 @@ class Settings(dict[str, str]):
 
 
 @pytest.mark.parametrize(
-    ("names", "reported", "committed", "can"),
+    ("names", "reported", "committed", "counting"),
     [
-        (["Join", "DeduplicateWithinWatermark"], 7, 7, True),
-        (["Deduplicate"], None, None, True),
-        (["Join", "Aggregate"], 7, 7, False),  # a sum that changes is no row more
-        (["TransformWithStateInPySpark"], 7, 7, False),
-        (["Join"], 6, 7, False),  # killed after the commit
-        (["Join"], None, 7, False),  # begun at a savepoint
+        (["Join", "DeduplicateWithinWatermark"], 7, 7, Counting.BY_CHANGES),
+        (["Deduplicate"], None, None, Counting.BY_CHANGES),
+        (["Join", "Aggregate"], 7, 7, Counting.AS_SET),  # a sum that changes is no row more
+        (["TransformWithStateInPySpark"], 7, 7, Counting.AS_SET),
+        (["Join"], 6, 7, Counting.BY_SPARK),  # killed after the commit
+        (["Join"], None, 7, Counting.BY_SPARK),  # begun at a savepoint
     ],
 )
 def test_changes_add_up_where_nothing_is_overwritten_and_the_rows_before_are_known(
-    names: list[str], reported: int | None, committed: int | None, can: bool
+    names: list[str], reported: int | None, committed: int | None, counting: Counting
 ) -> None:
-    assert can_add_up([Operator(each) for each in names], QueryReport("pairs", batch=reported), committed) is can
+    assert counting_of([Operator(each) for each in names], QueryReport("pairs", batch=reported), committed) is counting
 
 
 def test_rows_by_changes_continue_those_before() -> None:
-    assert rows_after(10, BATCH, by_changes=True) == 14
-    assert rows_after(10, [{**each, "numRowsTotal": 4} for each in BATCH], by_changes=False) == 8
+    assert rows_after(10, BATCH, Counting.BY_CHANGES) == 14
+    assert rows_after(10, [{**each, "numRowsTotal": 4} for each in BATCH], Counting.BY_SPARK) == 8
 
 
-def test_the_setting_is_there_only_while_the_query_is_started() -> None:
-    spark = Settings()
-    with counted(spark, by_changes=True) as by_changes:
-        assert (by_changes, spark) == (True, {SETTING: "false"})
-    assert spark == {}
-    with counted(spark, by_changes=False) as by_changes:
-        assert (by_changes, spark) == (False, {})
-
-
-@pytest.mark.parametrize("given", ["true", "false"])
-def test_a_setting_of_the_users_own_stays(given: str) -> None:
-    spark = Settings({SETTING: given})
-    with counted(spark, by_changes=True) as by_changes:
-        assert (by_changes, spark) == (False, {SETTING: given})
-    assert spark == {SETTING: given}
+@pytest.mark.parametrize("before", [{}, {SETTING: "true"}, {SETTING: "false"}], ids=str)
+@pytest.mark.parametrize(("counting", "meanwhile"), [(Counting.BY_CHANGES, "false"), (Counting.BY_SPARK, "true"), (Counting.AS_SET, None)])
+def test_the_setting_is_there_only_while_the_query_is_started(before: dict[str, str], counting: Counting, meanwhile: str | None) -> None:
+    """Then the user's is there again, which queries have whose state the job does not count."""
+    spark = Settings(before)
+    with counted(spark, counting):
+        assert spark.get(SETTING) == (before.get(SETTING) if meanwhile is None else meanwhile)
+    assert spark == before
