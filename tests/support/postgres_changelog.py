@@ -77,6 +77,14 @@ class PublishedDatabase:
             assert time.monotonic() < end, "the slot is still in use"
             time.sleep(POLL_S)
 
+    def wait_source(self, since: float) -> None:
+        """A source has connected after that time, in seconds since 1970, and asked the server something."""
+        asked = "application_name = %s AND query <> '' AND backend_start >= to_timestamp(%s)"
+        end = time.monotonic() + LIMIT_S
+        while not self.execute(f"SELECT pid FROM pg_stat_activity WHERE {asked}", [f"moldau_{self.name}", since]).fetchall():
+            assert time.monotonic() < end, "no source has connected"
+            time.sleep(POLL_S)
+
     def log(self, shard: int = 0) -> ChangelogLog:
         found = read_log(self.bootstrap, self.name, *self.tables, shard=shard)
         found.check()

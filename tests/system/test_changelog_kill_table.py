@@ -65,6 +65,7 @@ class Victim:
     def start(self, ordered: Mapping[str, str] | None = None) -> None:
         path = os.pathsep.join(filter(None, sys.path))
         environment = {**os.environ, "PYTHONPATH": path, **self.environment, **(ordered or {})}
+        self.started = time.time()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=self._errors, env=environment)
 
@@ -114,8 +115,9 @@ def database(request: pytest.FixtureRequest) -> Iterator[PublishedDatabase]:
         database.close()
 
 
-def restart(database: PublishedDatabase, how: signal.Signals) -> None:
-    """The server."""
+def restart(database: PublishedDatabase, source: Victim, how: signal.Signals) -> None:
+    """The server, which a publisher has reached: one that does not find it when it starts is right to end."""
+    database.wait_source(source.started)
     database.server.restart(how)
     database.reopen()
 
@@ -146,9 +148,9 @@ def test_a_replica_is_what_its_source_is_whatever_dies(database: PublishedDataba
     source = Victim(publisher, SOURCE_POINTS, chosen, "publisher: started")
     replica = Victim([changelog_replica_process.__file__, bootstrap, name, "sqlite", str(path)], REPLICA_POINTS, chosen, "replica: cleared")
     faults = deque([
-        (KILLS // 3, partial(restart, database, signal.SIGINT)),
+        (KILLS // 3, partial(restart, database, source, signal.SIGINT)),
         (KILLS // 2, partial(drop_slot, database, source)),
-        (KILLS * 2 // 3, partial(restart, database, signal.SIGQUIT)),
+        (KILLS * 2 // 3, partial(restart, database, source, signal.SIGQUIT)),
     ])  # fmt: skip
     try:
         for victim in itertools.cycle([source, replica]):

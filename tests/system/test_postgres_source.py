@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from moldau.changelog.envelope import CommitRecord
 from moldau.changelog.errors import PublisherFencedError
 from moldau.changelog.postgres import source as source_module
 from moldau.changelog.postgres.errors import RefusedError, SlotLostError, SlotState, TableError, UnreachableServerError
@@ -27,7 +28,7 @@ from moldau.changelog.values import Commit, Key, Table
 from moldau.testing.broker import Broker
 from support.interrupted_commit import interrupt_next_commit
 from support.postgres import PostgresServer
-from support.postgres_changelog import PublishedDatabase, RunningSource, last_rows, operations
+from support.postgres_changelog import LIMIT_S, PublishedDatabase, RunningSource, last_rows, operations
 
 pytestmark = pytest.mark.system
 
@@ -685,6 +686,38 @@ def test_a_server_that_restarts_under_load_is_followed(
     lines = [record.message for record in caplog.records if "interrupted, connecting again" in record.message]
     assert 1 <= len(lines) <= 2, "not each attempt is logged; a server that is lost again at once is the same failure"
     assert database.replicate(SqliteStore(tmp_path / "copy.db")) == database.checksums()
+
+
+def test_a_server_that_restarts_while_a_source_starts_is_followed(
+    databases: Databases, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a first connection that is refused is an error: not one that is lost before the source streams."""
+    database = databases()
+    with database.published() as running:
+        running.wait_published()
+    look = Publisher.look
+    has_looked, is_restarted = threading.Event(), threading.Event()
+
+    def look_and_wait(publisher: Publisher) -> CommitRecord | None:
+        found = look(publisher)
+        has_looked.set()
+        assert is_restarted.wait(LIMIT_S)
+        return found
+
+    monkeypatch.setattr(Publisher, "look", look_and_wait)
+    running = RunningSource(database)
+    try:
+        assert has_looked.wait(LIMIT_S)
+        server.restart(signal.SIGINT)
+        database.reopen()
+        is_restarted.set()
+        running.wait_streaming()
+        database.execute("INSERT INTO items VALUES (1, 'a', 1)")
+        running.wait_published()
+        assert running.source.statistics().connections_lost >= 1
+    finally:
+        running.stop()
+    assert operations(database.log(), "items") == [("c", (1,))]
 
 
 def test_a_server_that_shuts_down_does_not_wait_for_a_source_without_changes(databases: Databases, server: PostgresServer) -> None:

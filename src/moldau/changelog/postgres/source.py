@@ -215,6 +215,7 @@ class PostgresSource:
     def _run_connected(self, stop: threading.Event) -> None:
         with self._publication.opened() as publication:
             found = self._publisher.look()
+            self._retries.connected()  # the server and the brokers are there: from here on either may be away
             if not self._is_started:
                 self._check_place(publication, found)  # before it fences the publisher that may be the right one
                 self._publisher.start()
@@ -236,7 +237,6 @@ class PostgresSource:
                 )  # fmt: skip
                 if standing.state is SlotState.REPLACED and last is not None:
                     self._epoch = last.epoch + 1
-                self._retries.connected()  # from here on the server may be away, and all is published again
                 self._publish_all(publication)
             keys = publication.keys()
             self._rekeyed = dict(publication.with_other_keys())
