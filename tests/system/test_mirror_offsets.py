@@ -137,15 +137,20 @@ def test_positions_of_compacted_and_transactional_topics(tmp_path: Path) -> None
         plan = parse_plan(text, "mirror.toml")
         file = tmp_path / "mirror.toml"
         file.write_text(text)
+
+        def is_mirrored() -> bool:
+            newest = {where: records[-1][2] for where, records in seen(source.bootstrap_servers).items() if records}
+            there = seen(target.bootstrap_servers, "east.")
+            return all(there[where] and there[where][-1][2] == value for where, value in newest.items())
+
+        async def end_of_runs(operator: Operator) -> int:
+            return await list_offset(operator.target, OFFSETS, LATEST)
+
         with MirrorThread([text]):
+            wait_for(lambda: {f"east.{each}" for each in TOPICS} <= set(target.topics()) and is_mirrored(), "not all is mirrored")
+            middle = operate(plan, "", 60, end_of_runs)
             write_transactions(source.bootstrap_servers, random, written)
-            newest = {where: records[-1][2] for where, records in seen(source.bootstrap_servers).items()}
-
-            def is_mirrored() -> bool:
-                there = seen(target.bootstrap_servers, "east.")
-                return all(there[where] and there[where][-1][2] == value for where, value in newest.items())
-
-            wait_for(lambda: "east.transactional" in target.topics() and is_mirrored(), "not everything is mirrored")
+            wait_for(is_mirrored, "the transactions are not mirrored")
         mirrored = seen(target.bootstrap_servers, "east.")
 
         # any position, between records and on them, at the start and at the end
@@ -179,8 +184,8 @@ def test_positions_of_compacted_and_transactional_topics(tmp_path: Path) -> None
         # the same by the newest runs in memory, and by a look-up of those from before them
         async def by_state(operator: Operator) -> None:
             topics = await catalog.look(operator.sources["east"])
-            end = await list_offset(operator.target, OFFSETS, LATEST)
-            state, whole = (MergeState(plan.name, operator.target, tail) for tail in (end // 2, end))
+            end = await end_of_runs(operator)
+            state, whole = (MergeState(plan.name, operator.target, tail) for tail in (end - middle, end))
             await state.read_on()
             await whole.read_on()
             places = {
@@ -189,7 +194,7 @@ def test_positions_of_compacted_and_transactional_topics(tmp_path: Path) -> None
                 for where, offset in each.items()
             }
             missing = [each for each in places if state.find(*each) is None]
-            assert 0 < len(missing) < len(places), "some are in memory"
+            assert 0 < len(missing) < len(places), "those of the transactions are in memory"
             await state.look_up(missing)
             for (key, offset), where in places.items():
                 expected = {TopicPartition(f"east.{where.topic}", where.partition): expected_place(mirrored[where], offsets, offset)}
