@@ -33,12 +33,13 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 @contextlib.contextmanager
 def in_a_pass(data: Path, settings: dict[str, str]) -> Iterator[ServerProcess]:
-    """A server whose worker has written a part of what is going to be new segments."""
+    """A server whose worker has written a part of what is going to be new segments, in a pass over all that there is."""
     with ServerProcess(data, settings=settings) as running:
         with Cluster(running.bootstrap) as cluster:
-            config = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
-            Admin(cluster).create_topic(TOPIC, 1, configs=config)
-        fill(running, 6)
+            admin, config = Admin(cluster), {"segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
+            admin.create_topic(TOPIC, 1, configs=config)
+            fill(running, 6)
+            admin.alter_configs(AdminResource(AdminResourceType.TOPIC, TOPIC), ConfigUpdate({"cleanup.policy": "compact"}))
         wait_until(lambda: bool(children(running.pid)) and cleaned_files(running) != [], "a pass has begun")
         yield running
 
@@ -94,7 +95,7 @@ def is_gone(pid: int) -> bool:
 
 def test_a_server_that_is_stopped_in_the_middle_of_a_pass(tmp_path: Path) -> None:
     """It does not wait for the pass, which has seconds to go: the segment stays the file that it was, and nothing else is left."""
-    with in_a_pass(tmp_path / "data", {**SLOW, "log.cleaner.io.max.bytes.per.second": "300000"}) as server:
+    with in_a_pass(tmp_path / "data", {**SLOW, "log.cleaner.io.max.bytes.per.second": "1500000"}) as server:
         (worker,) = children(server.pid)
         assert os.getpriority(os.PRIO_PROCESS, worker) == 19
         segment = server.data / f"{TOPIC}-0" / "00000000000000000000.log"
