@@ -6,8 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from psycopg.errors import ObjectInUse
+
 from moldau.changelog.postgres.lsn import lsn_of
 from moldau.changelog.postgres.published_keys import PublishedKeys
+from moldau.changelog.postgres.slots import slot_name
 from moldau.changelog.postgres.source import Choices, PostgresSource, SourceState
 from moldau.changelog.postgres.store import PostgresStore
 from moldau.changelog.publisher import Publisher
@@ -34,6 +37,7 @@ class PublishedDatabase:
     def __init__(self, server: PostgresServer, bootstrap: str, name: str, schema: str, tables: Iterable[str], shards: int = 1) -> None:
         self.server, self.bootstrap, self.name, self.shards = server, bootstrap, name, shards
         self.shard = ALL_SHARDS if shards > 1 else 0
+        self.slot = slot_name(name)
         self.conninfo = server.create(name)
         self.tables = ["marks", *tables]
         self.connection = server.connect(name)
@@ -76,6 +80,18 @@ class PublishedDatabase:
         while self.row(f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'moldau_{self.name}' AND active") != (0,):
             assert time.monotonic() < end, "the slot is still in use"
             time.sleep(POLL_S)
+
+    def drop_used_slot(self) -> None:
+        """While a source streams, which may be back at the slot before the server has dropped it: then its connection is ended again."""
+        end = time.monotonic() + LIMIT_S
+        while True:
+            self.execute("SELECT pg_terminate_backend(active_pid, 10000) FROM pg_replication_slots WHERE slot_name = %s", [self.slot])
+            try:
+                self.execute("SELECT pg_drop_replication_slot(%s)", [self.slot])
+            except ObjectInUse:
+                assert time.monotonic() < end, "the slot is still in use"
+            else:
+                return
 
     def wait_source(self, since: float) -> None:
         """A source has connected after that time, in seconds since 1970, and asked the server something."""

@@ -193,12 +193,10 @@ def transactions(database: PublishedDatabase) -> dict[int, dict[int, CommitRecor
 def test_all_shards_are_reading_when_a_publisher_that_runs_publishes_all_again(databases: Databases) -> None:
     database = databases()
     database.execute("INSERT INTO items VALUES (1, 'x', 0)")
-    slot = f"moldau_{database.name}"
     with database.published(Choices(republish=Republish.LOST)) as running:
         running.wait_published()
         last = running.source.statistics().commit
-        pid = database.row(f"SELECT active_pid FROM pg_replication_slots WHERE slot_name = '{slot}'")
-        database.execute("SELECT pg_terminate_backend(%s, 10000), pg_drop_replication_slot(%s)", [*pid, slot])
+        database.drop_used_slot()
         running.wait_published()
     again = [
         parts for number, parts in sorted(transactions(database).items()) if number > last and READING in next(iter(parts.values())).source
