@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -30,7 +31,11 @@ class Program:
     def wait_for(self, word: str, limit_s: float) -> None:
         """Until it has said a line that begins so."""
         with self._said:
-            assert self._said.wait_for(lambda: any(line.startswith(word) for line in self.lines), limit_s), "".join(self.lines)
+            assert self._said.wait_for(lambda: self.has_said(word), limit_s), "".join(self.lines)
+
+    def has_said(self, word: str) -> bool:
+        """Whether a line begins so."""
+        return any(line.startswith(word) for line in self.lines)
 
     def send(self, number: signal.Signals) -> None:
         """A signal, SIGSTOP for example."""
@@ -86,11 +91,25 @@ class Supervised:
             self.program.kill()
             self.program = Program(self.command)
 
-    def replace(self) -> Program:
-        """Start another one beside it, which is the supervised one from now on; the old one."""
-        with self._lock:
-            old, self.program = self.program, Program(self.command)
-            return old
+    def wait_for(self, word: str, limit_s: float) -> Program:
+        """Until one has said a line that begins so, and runs: that one. It may be another one than now."""
+        end = time.monotonic() + limit_s
+        while True:
+            program = self.program
+            if program.has_said(word) and program.poll() is None:
+                return program
+            assert time.monotonic() < end, f"nothing begins with {word!r}: {self.ends} {program.lines}"
+            time.sleep(0.02)
+
+    def replace_by_another(self, word: str, limit_s: float) -> Program:
+        """SIGSTOP for one that has said a line that begins so; another one is the supervised one from then on. The one that was stopped."""
+        while True:
+            program = self.wait_for(word, limit_s)
+            with self._lock:
+                if self.program is program and program.poll() is None:
+                    program.send(signal.SIGSTOP)
+                    self.program = Program(self.command)
+                    return program
 
     def __enter__(self) -> Self:
         return self

@@ -171,10 +171,8 @@ def raise_the_dead(supervised: Supervised, progress: Progress, bootstrap: str) -
 
     The second part of the records comes only when both are members of the group again, so that there is something for it to try.
     """
-    supervised.program.wait_for("ready", 30)
-    supervised.program.send(signal.SIGSTOP)
-    zombie = supervised.replace()
-    supervised.program.wait_for("ready", 30)
+    zombie = supervised.replace_by_another("ready", PROGRESS_LIMIT_S)
+    supervised.wait_for("ready", PROGRESS_LIMIT_S)
     progress.wait_for(PARTITIONS * FIRST_PART, supervised)
     zombie.send(signal.SIGCONT)
     admin = AdminClient({"bootstrap.servers": bootstrap})
