@@ -105,7 +105,8 @@ def test_what_ends_it_does_not_end_the_broker(server: ServerProcess) -> None:
     wait_for(lambda: metrics(server)["moldau_audit_records_total", ""] >= 10, "they are counted")
     Auditor(server.bootstrap, AuditorOptions("local")).run(once=True)
     wait_for(lambda: metrics(server)["moldau_audit_running", ""] == 0, "it notices that it was fenced")
-    assert "auditor ended, the broker continues: tier=local reason=another auditor of this tier has taken over" in "".join(server.output)
+    ended = "auditor ended, the broker continues: tier=local reason=another auditor of this tier has taken over"
+    wait_for(lambda: ended in "".join(server.output), "it is logged")
     with Producer(server.bootstrap) as producer:
         producer.send(TOPIC, b"x").result()
     assert server.stop() == 0
