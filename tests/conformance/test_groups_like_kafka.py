@@ -49,7 +49,7 @@ LONG_MS = 300_000
 PENDING_MS = 100
 """Of the session of an id that nobody joins with."""
 PATIENCE_S = 0.4
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 TOPIC = "t"
 BUSY = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -47,7 +47,7 @@ from support.wire import Wire, batch
 
 pytestmark = pytest.mark.system
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 PAUSE_S = 0.05
 BUSY = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 PARTITIONS = 2
 
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 from support.java import java_command
 
-READ_LIMIT_S = 20.0
-JAVA_LIMIT_S = 60.0
+READ_LIMIT_S = 60.0
+JAVA_LIMIT_S = 180.0
 DEFAULT = -1
 """Replicas as the brokers have it."""
 

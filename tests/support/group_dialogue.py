@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from support.supervised import Program
 
 PARTITIONS = 6
-LIMIT_S = 60.0
+LIMIT_S = 150.0
 STACKS_S = 5.0
 JVM_TERMINATED = 128 + 15
 PER_SECOND = 150

@@ -14,7 +14,7 @@ from support.console import ConsoleInside
 from support.mirror_world import MirrorProgram
 from support.paper import wait_until
 
-LIMIT_S = 40.0
+LIMIT_S = 90.0
 RECORDS = 600
 PARTITIONS = 3
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offset.metadata.max.bytes": 10_000}

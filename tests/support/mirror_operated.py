@@ -18,7 +18,7 @@ from support.console import ConsoleInside, Done
 from support.mirror_world import MirrorProgram, committed_end, mirror_text
 from support.paper import wait_until
 
-LIMIT_S = 25.0
+LIMIT_S = 90.0
 
 
 eventually = partial(wait_until, limit_s=LIMIT_S, pause_s=0.1)

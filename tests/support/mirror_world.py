@@ -17,7 +17,7 @@ from moldau.adapters import guarded_child
 from moldau.testing import Cluster
 
 LIMIT_S = 90.0
-STOP_LIMIT_S = 20.0
+STOP_LIMIT_S = 60.0
 PARTITIONS = 4
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "replica.lag.time.max.ms": 3000}
 HASTY = """

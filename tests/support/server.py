@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-START_LIMIT_S = 30.0
+START_LIMIT_S = 90.0
 STOP_LIMIT_S = 30.0
 
 

@@ -15,7 +15,7 @@ from moldau.protocol.messages.produce import PartitionProduceData, ProduceReques
 from moldau.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from moldau.protocol.records.batch import RecordBatchBuilder
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 class Wire:

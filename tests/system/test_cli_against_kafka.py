@@ -22,7 +22,7 @@ KAFKA_VERSIONS = ("3.9.1", "4.3.0")
 ELR_SETTING = "min.insync.replicas"
 """Kafka from 4.1 on sets it for the whole cluster when it is formatted (KIP-966)."""
 
-SPREAD_LIMIT_S = 10.0
+SPREAD_LIMIT_S = 60.0
 
 BAD_LINES = "a:1\nb:2\nno separator\nc:3\n"
 

@@ -27,7 +27,7 @@ from support.sizes import sized
 pytestmark = [pytest.mark.system, pytest.mark.torture, pytest.mark.spark]
 
 KILLS = sized(5, 50)
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 RECORDS = 200
 """Published for each kill."""
 PYTHON = f"-m\0{python_daemon.MODULE}\0".encode()

@@ -71,7 +71,7 @@ def address_of(server: ServerProcess) -> tuple[str, int]:
 
 def find(wire: Wire, key: str, kind: int) -> None:
     """The internal topic is there, and its partitions are read, afterwards."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while wire.ask(FindCoordinatorRequest(coordinator_keys=[key], key_type=kind), 4).coordinators[0].error_code:
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -16,7 +16,7 @@ from support.stream_jobs import events, in_topic, send
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 
 
 def planning(process: int) -> set[str]:

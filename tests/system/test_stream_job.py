@@ -210,9 +210,9 @@ def test_a_stream_is_stopped_by_an_order_and_takes_new_partitions(
     while thread.is_alive() and len(in_topic(broker.bootstrap_servers, sink)) < 40:
         pass
     operator = StreamOperator(broker.bootstrap_servers)
-    assert operator.stop(source, 60).state.value == "stopped"
+    assert operator.stop(source, 300).state.value == "stopped"
     operator.close()
-    thread.join(60)
+    thread.join(300)
     assert (thread.is_alive(), failures) == (False, [])
     assert sorted(row["number"] for row in in_topic(broker.bootstrap_servers, sink)) == list(range(40))
 

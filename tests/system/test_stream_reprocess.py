@@ -206,7 +206,7 @@ def test_a_year_beside_a_running_job_then_the_switch(broker: Broker, spark: Any,
         send(bootstrap, source, more)
         wait_for(lambda: operator.status(name)["queries"][0]["lag_records"] == 0, reprocessing)
         assert (operator.status(name)["generation"], operator.jobs()) == (2, [each for each in operator.jobs() if "@" not in each])
-        operator.stop(name, 60)
+        operator.stop(name, END_S)
     reprocessing.join()
     reader.read()
     job().run(once=True)
@@ -312,15 +312,15 @@ def test_savepoints(broker: Broker, spark: Any, topics: tuple[str, str], tmp_pat
         reader = Reader.when_there(bootstrap, source, sink, running)
         wait_for(lambda: len(in_topic(bootstrap, sink)) == len(counted_weekly(first)), running)
         of_running = tmp_path / "savepoints" / "running"
-        operator.savepoint(source, str(of_running), 60)
+        operator.savepoint(source, str(of_running), END_S)
         with pytest.raises(StreamError, match="exists already: a savepoint is made in a directory of its own"):
-            operator.savepoint(source, str(of_running), 60)
+            operator.savepoint(source, str(of_running), END_S)
         send(bootstrap, source, second)
         wait_for(lambda: len(in_topic(bootstrap, sink)) == len(counted_weekly([*first, *second])), running)
-        operator.stop(source, 60)
+        operator.stop(source, END_S)
         running.join()
         of_stopped = tmp_path / "savepoints" / "stopped"
-        operator.savepoint(source, str(of_stopped), 60)
+        operator.savepoint(source, str(of_stopped), END_S)
         with pytest.raises(StreamError, match=r"was stopped or killed in the middle.* Start it again"):
             job().reprocess(savepoint=str(of_running), once=True)
         with pytest.raises(CheckpointError, match=r"does not fit the savepoint in .*stateful operator 1 \(Aggregate\), keys was"):

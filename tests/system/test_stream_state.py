@@ -153,10 +153,10 @@ def test_state_by_the_clock(broker: Broker, spark: Any, topics: tuple[str, str],
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run, once=False)
         wait_for(lambda: running.done() or len(in_topic(bootstrap, sink)) == 2)
-        operator.savepoint(source, str(tmp_path / "savepoint"), 60)
+        operator.savepoint(source, str(tmp_path / "savepoint"), 300)
         order = JobOrder(found_report(board, source).instance, now_ms(), OrderKind.SETTLE)
         board.write({order_key(source): encode_order(order)})
-        running.result(60)
+        running.result(300)
     ended = found_report(board, source)
     assert ended.settled
     assert (ended.queries[0].batch or 0) - before <= time.monotonic() - begin + 2
