@@ -23,7 +23,7 @@ from measure import cpu_seconds, resident_mb
 from moldau.adapters.process_identity import ProcessState
 from moldau.assembly.local_cluster.state import BrokerProcess, existing_state, request_restart
 from moldau.client.cluster import Cluster
-from support.kafka import free_ports
+from support.ports import free_ports
 from support.supervised import Program
 from systems import KAFKA_VERSION, kafka_command
 

@@ -19,7 +19,6 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from moldau.adapters.zookeeper_server import free_ports
 from moldau.testing.broker import Broker
 from moldau.testing.cluster.cluster import Cluster
 from support.committed import committed_values
@@ -27,6 +26,7 @@ from support.java import compile_java
 from support.java_programs import SOURCES, java_program
 from support.local_cluster import LIMIT_S, wait_for
 from support.maven import connect_libraries, kafka_libraries
+from support.ports import free_ports
 from support.sizes import TORTURE
 from support.steady_producer import SteadyProducer
 from support.supervised import Program
@@ -271,7 +271,7 @@ def test_connect_distributed_brings_each_line_exactly_once_into_a_topic(cluster:
         "consumer.isolation.level": "read_committed",
         "scheduled.rebalance.max.delay.ms": "1000",
     }
-    addresses = [f"http://127.0.0.1:{port}" for port in free_ports("127.0.0.1", 2)]
+    addresses = [f"http://127.0.0.1:{port}" for port in free_ports(2)]
 
     def run(address: str) -> contextlib.AbstractContextManager[Program]:
         config = properties(tmp_path / address.rpartition(":")[2], worker | {"listeners": address})

@@ -1,9 +1,6 @@
 """A real Apache Kafka of any version in a process of its own: one node, KRaft mode, on a free port of 127.0.0.1."""
 
-import contextlib
-import random
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +9,7 @@ from typing import Self
 
 from support.java import java_command
 from support.maven import kafka_libraries
+from support.ports import free_ports
 
 START_LIMIT_S = 120.0
 STOP_LIMIT_S = 60.0
@@ -39,16 +37,6 @@ log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports without a listener. The system gives none of these out by itself, so none is taken before Kafka takes it, after seconds."""
-    found: set[int] = set()
-    while len(found) < count:
-        port = random.SystemRandom().randrange(20_000, 32_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            found.add(port)
-    return list(found)
 
 
 class KafkaProcess:

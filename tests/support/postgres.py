@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 import psycopg
 
-from moldau.adapters.zookeeper_server import free_ports
+from support.ports import free_ports
 
 HOST: Final = "127.0.0.1"
 START_LIMIT_S: Final = 60.0
@@ -47,7 +47,7 @@ class PostgresServer:
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="moldau-postgres-"))
-        self.port = free_ports(HOST, 1)[0]
+        self.port = free_ports(1)[0]
         self.settings = {**SETTINGS, **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._as_other: list[str] = []

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 import pytest
 
-from moldau.adapters.zookeeper_server import free_ports
+from support.ports import free_ports
 
 HOST: Final = "127.0.0.1"
 _KEY, _SECRET = "tests", "secret-of-tests"
@@ -38,7 +38,7 @@ class S3Server:
     def __init__(self) -> None:
         self._program = program()
         self._directory = Path(tempfile.mkdtemp(prefix="moldau-s3-"))
-        self._port = free_ports(HOST, 1)[0]
+        self._port = free_ports(1)[0]
         self._process: subprocess.Popen[bytes] | None = None
         self._buckets = 0
 

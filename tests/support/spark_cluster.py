@@ -14,10 +14,10 @@ from typing import Any, Self
 
 import pyspark
 
-from moldau.adapters.zookeeper_server import free_ports
 from moldau.lake import python_daemon
 from moldau.lake.spark_processes import processes_with
 from support.local_cluster import wait_for
+from support.ports import free_ports
 from support.quick_spark import cluster_variables, daemon_options
 
 _CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
@@ -38,7 +38,7 @@ class SparkCluster:
     def __init__(self, directory: Path, *, workers: int = 2, memory: str = "600m") -> None:
         self._directory, self._memory = directory, memory
         self._count = workers
-        port, self._page = free_ports(_HOST, 2)
+        port, self._page = free_ports(2)
         self.url = f"spark://{_HOST}:{port}"
         self._port = port
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}

@@ -10,7 +10,8 @@ from functools import cache
 
 from kazoo.client import KazooClient
 
-from moldau.adapters.zookeeper_server import ZookeeperServer, free_ports
+from moldau.adapters.zookeeper_server import ZookeeperServer
+from support.ports import free_ports
 
 HOST = "127.0.0.1"
 START_LIMIT_S = 180.0
@@ -40,7 +41,7 @@ def wait_serving(server: ZookeeperServer, limit_s: float = START_LIMIT_S) -> Non
 def shared_server() -> ZookeeperServer:
     """One for all tests of this process, without syncs of its log: each test takes a chroot of its own."""
     directory = tempfile.mkdtemp(prefix="moldau-zookeeper-")
-    server = ZookeeperServer(directory, HOST, free_ports(HOST, 1)[0], settings={"forceSync": "no", "snapCount": "100000"})
+    server = ZookeeperServer(directory, HOST, free_ports(1)[0], settings={"forceSync": "no", "snapCount": "100000"})
     server.start()
 
     def end() -> None:

@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from moldau.adapters.zookeeper_server import free_ports
 from moldau.assembly.thread import BrokerThread
 from moldau.cli.zookeeper import _servers
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from support import zookeeper
+from support.ports import free_ports
 from support.supervised import Program
 
 pytestmark = [pytest.mark.system, pytest.mark.skipif(not zookeeper.has_java(), reason="no Java")]
@@ -53,7 +53,7 @@ def test_it_serves_when_it_says_so_and_a_signal_ends_it(tmp_path: Path, how: sig
 
 
 def test_the_server_ends_with_a_command_that_is_killed(tmp_path: Path) -> None:
-    program = command(tmp_path / "data", "--port", str(free_ports(zookeeper.HOST, 1)[0]))
+    program = command(tmp_path / "data", "--port", str(free_ports(1)[0]))
     port = int(addresses(program)[0].split(":")[1])
     program.kill()
     wait_free(port)

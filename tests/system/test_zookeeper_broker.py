@@ -13,13 +13,14 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from moldau.adapters.zookeeper_coordination import ZookeeperCoordination
-from moldau.adapters.zookeeper_server import ZookeeperServer, free_ports
+from moldau.adapters.zookeeper_server import ZookeeperServer
 from moldau.assembly.thread import BrokerThread
 from moldau.broker.metadata import registration
 from moldau.model.config.static import read_static
 from moldau.model.config.store import BrokerConfig
 from moldau.model.errors import MoldauError
 from support import zookeeper
+from support.ports import free_ports
 from support.server import ServerProcess
 from support.supervised import Program
 
@@ -30,7 +31,7 @@ LIMIT_S = 120.0
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ZookeeperServer]:
-    server = ZookeeperServer(str(tmp_path / "zookeeper"), zookeeper.HOST, free_ports(zookeeper.HOST, 1)[0])
+    server = ZookeeperServer(str(tmp_path / "zookeeper"), zookeeper.HOST, free_ports(1)[0])
     server.start()
     try:
         zookeeper.wait_serving(server)
@@ -171,7 +172,7 @@ def test_directories_of_another_cluster_and_an_id_that_is_taken_stop_the_start(
 
 
 def test_a_start_without_zookeeper_says_what_it_waits_for_and_gives_up(tmp_path: Path) -> None:
-    port = free_ports(zookeeper.HOST, 1)[0]
+    port = free_ports(1)[0]
     away = ServerProcess(
         tmp_path / "data",
         arguments=["--zookeeper", f"{zookeeper.HOST}:{port}"],
@@ -203,7 +204,7 @@ def test_a_killed_broker_registers_again_at_once(server: ZookeeperServer, tmp_pa
 
 
 def test_a_signal_ends_a_start_that_waits(tmp_path: Path) -> None:
-    port = free_ports(zookeeper.HOST, 1)[0]
+    port = free_ports(1)[0]
     command = [sys.executable, "-m", "moldau.cli.main", "serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")]
     program = Program([*command, "--zookeeper", f"{zookeeper.HOST}:{port}", "--log-format", "json"])
     program.wait_for('{"time"', LIMIT_S)

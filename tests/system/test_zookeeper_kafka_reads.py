@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from moldau.adapters.zookeeper_server import ZookeeperServer, free_ports
+from moldau.adapters.zookeeper_server import ZookeeperServer
 from moldau.assembly.local_cluster.state import existing_state
 from moldau.client.admin import Admin, AdminResource, AdminResourceType, ConfigUpdate
 from moldau.client.cluster import Cluster
@@ -18,6 +18,7 @@ from support import zookeeper
 from support.java import java_command
 from support.local_cluster import LocalCluster
 from support.maven import kafka_libraries
+from support.ports import free_ports
 from support.server import ServerProcess
 
 pytestmark = [pytest.mark.system, pytest.mark.skipif(not zookeeper.has_java(), reason="no Java")]
@@ -46,7 +47,7 @@ def read_by_kafka(connect: str, topic: str, bootstrap: str) -> list[str]:
 
 
 def test_kafkas_reader_and_the_shell_of_zookeeper_read_our_tree(tmp_path: Path) -> None:
-    server = ZookeeperServer(str(tmp_path / "zookeeper"), zookeeper.HOST, free_ports(zookeeper.HOST, 1)[0])
+    server = ZookeeperServer(str(tmp_path / "zookeeper"), zookeeper.HOST, free_ports(1)[0])
     connect = f"{zookeeper.HOST}:{server.port}/one"
     broker = ServerProcess(tmp_path / "data", arguments=["--zookeeper", connect])
     try:
