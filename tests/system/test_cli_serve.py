@@ -268,7 +268,7 @@ def test_a_consumer_that_waits_does_not_hold_up_the_stop(tmp_path: Path) -> None
     process, where = start("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
     console = Console(where)
     console.ok("produce", "t", text="one\n")
-    consumer = console.start("consume", "t", "--timeout", "0.5")
+    consumer = console.start("consume", "t", "--timeout", "10")
     assert consumer.stdout is not None
     assert consumer.stdout.readline() == "one\n"
     code, _, err = end(process, signal.SIGTERM)
