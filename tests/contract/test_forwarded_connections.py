@@ -75,12 +75,12 @@ def is_silent(connected: socket.socket) -> bool:
     return False
 
 
-def send_all_that_is_taken(connected: socket.socket, most: int) -> int:
-    """Bytes, until no more are taken, or so many were."""
-    connected.settimeout(0.5)
+def send_all_that_is_taken(connected: socket.socket, least: int, most: int) -> int:
+    """Bytes, until no more are taken for a moment, or so many were; up to `least` it is waited for longer."""
     sent = 0
     with contextlib.suppress(TimeoutError):
         while sent < most:
+            connected.settimeout(LIMIT_S if sent < least else 0.5)
             sent += connected.send(b"\0" * (1 << 16))
     return sent
 
@@ -129,8 +129,7 @@ def test_what_is_held_back_is_bounded_and_the_rest_stays_with_its_sender(pair: P
     here, there = pair.connect()
     assert read(there, len(HELLO)) == HELLO
     here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
-    here.settimeout(0.5)
-    sent = send_all_that_is_taken(here, 64 * HELD_BYTES)
+    sent = send_all_that_is_taken(here, HELD_BYTES, 64 * HELD_BYTES)
     assert HELD_BYTES <= sent < 64 * HELD_BYTES
     assert read(there, sent) == b"\0" * sent
 
