@@ -46,7 +46,7 @@ quick: $(READY)  ## unit, property and contract tests only
 	$(QUICK)
 
 torture: properties  ## the long acceptance runs at full size
-	MOLDAU_TORTURE=1 $(BIN)/pytest -q -m "torture and not drawn"
+	MOLDAU_TORTURE=1 $(BIN)/pytest -q -m "(torture or long) and not drawn"
 
 properties: $(READY)  ## the property tests with fresh examples, at full size; SEED=N draws those of an earlier run
 	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "property tests with seed $$seed (again: make properties SEED=$$seed)"; \

@@ -63,7 +63,7 @@ PROPERTIES = Path(__file__).parent / "property"
 SYSTEM = Path(__file__).parent / "system"
 THREADS_END_S = 10.0
 OF_ALL = re.compile(r"^pytestmark = (.*(?:\n .*|\n\])*)", re.MULTILINE)
-MARK = re.compile(r"\bmark\.(system|torture|spark|alone)\b")
+MARK = re.compile(r"\bmark\.(system|torture|long|spark|alone)\b")
 _first_seen: dict[threading.Thread, str] = {}
 """Our threads, and the test during which each was seen first."""
 _workers_say: list[str] = []
@@ -146,6 +146,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(PROPERTIES) or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("drawn")
+        if item.get_closest_marker("long") and not TORTURE:
+            item.add_marker(pytest.mark.skip(reason="long: make torture"))
 
 
 def _freeze() -> None:

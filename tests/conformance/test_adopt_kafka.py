@@ -49,7 +49,13 @@ def digests(directory: Path) -> dict[str, str]:
     return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-@pytest.fixture(scope="module", params=[("3.9.1", KafkaProcess.stop), ("4.3.0", KafkaProcess.kill)], ids=["3.9 stopped", "4.3 killed"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("3.9.1", KafkaProcess.stop), id="3.9 stopped", marks=pytest.mark.long),
+        pytest.param(("4.3.0", KafkaProcess.kill), id="4.3 killed"),
+    ],
+)
 def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Left:
     version: str
     end: Callable[[KafkaProcess], None]

@@ -294,7 +294,7 @@ def until_it_moves(case: Case) -> None:
 SETTINGS = {"group.initial.rebalance.delay.ms": str(LONG_MS), "group.min.session.timeout.ms": str(PENDING_MS)}
 
 
-@pytest.fixture(scope="module", params=["kafka-4.3.0", "moldau"])
+@pytest.fixture(scope="module", params=[pytest.param("kafka-4.3.0", marks=pytest.mark.long), "moldau"])
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     data = tmp_path_factory.mktemp("like-kafka")
     broker = KafkaProcess("4.3.0", data, SETTINGS) if request.param != "moldau" else ServerProcess(data, settings=SETTINGS)

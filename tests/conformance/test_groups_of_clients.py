@@ -114,7 +114,7 @@ def converse(name: str, bootstrap: str, classes: Callable[[], Path]) -> None:
         dialogue.end()
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=["one broker", "three brokers"])
+@pytest.fixture(scope="module", params=[pytest.param(1, id="one broker", marks=pytest.mark.long), pytest.param(3, id="three brokers")])
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[None]]]:
     """The dialogues of the clients that were chosen, begun together: most of their time is waiting."""
     brokers = "one broker" if request.param == 1 else "three brokers"

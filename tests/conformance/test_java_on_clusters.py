@@ -32,7 +32,6 @@ from support.steady_producer import SteadyProducer
 from support.supervised import Program
 
 pytestmark = [pytest.mark.system, pytest.mark.torture]
-long = pytest.mark.skipif(not TORTURE, reason="long: make torture")
 
 KAFKA = "4.3.0"
 PARTITIONS = 3
@@ -153,7 +152,7 @@ def test_streams_count_exactly_once(cluster: Cluster, tmp_path: Path) -> None:
         assert [each for each in found if each.startswith(digit.encode())] == [f"{digit} {each}".encode() for each in range(1, count + 1)]
 
 
-@long
+@pytest.mark.long
 def test_mirror_maker_brings_each_record_at_least_once(cluster: Cluster, tmp_path: Path) -> None:
     topic = cluster.create_topic(cluster.unique_topic("mirrored"))
     with Broker() as other:
@@ -182,7 +181,7 @@ def test_mirror_maker_brings_each_record_at_least_once(cluster: Cluster, tmp_pat
     assert list(dict.fromkeys(arrivals.values)) == expected
 
 
-@long
+@pytest.mark.long
 def test_mirror_maker_brings_each_record_exactly_once(cluster: Cluster, tmp_path: Path) -> None:
     with Broker() as other:
         topic = other.create_topic(cluster.unique_topic("mirrored"))
@@ -240,7 +239,7 @@ class Lines:
         assert list(dict.fromkeys(self._sink.read_text().split())) == self.expected
 
 
-@long
+@pytest.mark.long
 def test_connect_brings_each_line_at_least_once(cluster: Cluster, tmp_path: Path) -> None:
     topic = cluster.create_topic(cluster.unique_topic("lines"))
     lines = Lines(tmp_path, topic)
@@ -257,7 +256,7 @@ def test_connect_brings_each_line_at_least_once(cluster: Cluster, tmp_path: Path
     lines.assert_each_arrived()
 
 
-@long
+@pytest.mark.long
 def test_connect_distributed_brings_each_line_exactly_once_into_a_topic(cluster: Cluster, tmp_path: Path) -> None:
     """And from there at least once into a file, as sinks do."""
     topic = cluster.create_topic(cluster.unique_topic("lines"))

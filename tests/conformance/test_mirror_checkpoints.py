@@ -17,7 +17,9 @@ pytestmark = pytest.mark.system
 KAFKA = "4.3.0"
 
 
-@pytest.mark.parametrize(("text", "source"), [(COPY, "source"), (MERGE, "east")], ids=["copy", "merge"])
+@pytest.mark.parametrize(
+    ("text", "source"), [pytest.param(COPY, "source", id="copy", marks=pytest.mark.long), pytest.param(MERGE, "east", id="merge")]
+)
 def test_java_reads_where_a_group_continues(tmp_path: Path, text: str, source: str) -> None:
     libraries = connect_libraries(KAFKA)
     classes = compile_java(libraries, tmp_path, SOURCES / "RemoteOffsets.java")

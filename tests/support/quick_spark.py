@@ -12,9 +12,12 @@ from moldau.lake.class_archive import reading
 from moldau.lake.java_options import java_options
 from moldau.lake.spark_home import CACHE_VARIABLE, PreparedSpark, prepared_spark
 from support.java import QUICK
+from support.sizes import TORTURE
 
 _CACHE = Path(sys.prefix, "quick-spark")
-_OPTIONS = (*QUICK, "-Dspark.python.authenticate.socketTimeout=180s")
+_INTERPRETED = ("-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
+"""Spark compiles no code for a query: with the few rows of a test that takes longer than to interpret its expressions."""
+_OPTIONS = (*QUICK, "-Dspark.python.authenticate.socketTimeout=180s", *(() if TORTURE else _INTERPRETED))
 
 
 def spark_variables() -> dict[str, str]:

@@ -17,7 +17,6 @@ from support.server import ServerProcess
 
 pytestmark = pytest.mark.system
 
-KAFKA_VERSIONS = ("3.9.1", "4.3.0")
 
 ELR_SETTING = "min.insync.replicas"
 """Kafka from 4.1 on sets it for the whole cluster when it is formatted (KIP-966)."""
@@ -130,7 +129,7 @@ def said_to_kafka(theirs: Console, arguments: list[str], text: str, expected: li
             return said
 
 
-@pytest.mark.parametrize("version", KAFKA_VERSIONS)
+@pytest.mark.parametrize("version", [pytest.param("3.9.1", marks=pytest.mark.long), "4.3.0"])
 def test_the_same_dialogue(version: str, said: list[list[Any]], tmp_path: Path) -> None:
     differences = []
     with KafkaProcess(version, tmp_path / "kafka", {"auto.create.topics.enable": "false"}) as kafka:

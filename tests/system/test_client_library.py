@@ -43,7 +43,7 @@ QUICK = {"fetch.wait.max.ms": 20, "heartbeat.interval.ms": 200}
 GROUP_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
 
 
-@pytest.fixture(scope="module", params=["moldau", "kafka 4.3.0"])
+@pytest.fixture(scope="module", params=["moldau", pytest.param("kafka 4.3.0", marks=pytest.mark.long)])
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if request.param == "moldau":
         with Broker(settings=GROUP_SETTINGS) as broker:

@@ -21,13 +21,13 @@ import pytest
 from moldau.demo.brokers import BrokerProcess, ClusterProcesses, Servers
 from moldau.demo.options import CLUSTER_FOLDER
 from support.demo_events import BAD_LINES, LINES, STEP_MS, write_events
-from support.sizes import TORTURE
+from support.sizes import TORTURE, sized
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 RUN_LIMIT_S = 600
 GONE_LIMIT_S = 60.0
-KILLS = 20 if TORTURE else 2
+KILLS = sized(1, 20)
 CORES = 2 if TORTURE else 1
 """For Spark: with so few events a second one only makes the first wait."""
 

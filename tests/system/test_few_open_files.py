@@ -35,7 +35,7 @@ def read_back(wire: Wire) -> None:
         assert bytes(answer.records).count(value_of(partition)) == 2
 
 
-@pytest.mark.parametrize("flush_messages", ["1", "9223372036854775807"])
+@pytest.mark.parametrize("flush_messages", [pytest.param("1", marks=pytest.mark.long), "9223372036854775807"])
 def test_three_hundred_partitions_with_256_files(tmp_path: Path, flush_messages: str) -> None:
     server = ServerProcess(tmp_path / "data", settings={"log.flush.interval.messages": flush_messages}, open_files_max=OPEN_FILES)
     with server:

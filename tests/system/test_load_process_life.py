@@ -96,7 +96,7 @@ def test_ended_while_spark_starts_it_leaves_nothing(load: Load, number: signal.S
         assert (process.returncode, out, err) == (130, "", "interrupted\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_a_signal_when_all_is_loaded_interrupts_nothing(load: Load, number: signal.Signals) -> None:
     """While watermarks are set and Spark is ended."""
     process = load.start("--once", "--max-dead-letters", "100%")
@@ -120,7 +120,7 @@ def test_a_second_signal_ends_it_as_the_first_would(load: Load, number: signal.S
     assert (process.returncode, until(lambda: not load.left(), 15.0)) == (130, True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_who_follows_ends_with_0_at_any_moment(load: Load, number: signal.Signals) -> None:
     """While Spark starts, which a line says, and after the first round, which has its own."""
     process = load.start("--follow")

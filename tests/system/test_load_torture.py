@@ -26,7 +26,7 @@ from support.sizes import sized
 
 pytestmark = [pytest.mark.system, pytest.mark.torture, pytest.mark.spark]
 
-KILLS = sized(5, 50)
+KILLS = sized(3, 50)
 LIMIT_S = 300.0
 RECORDS = 200
 """Published for each kill."""

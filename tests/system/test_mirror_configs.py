@@ -14,7 +14,7 @@ pytestmark = pytest.mark.system
 SYNC = "\nsync.interval.ms = 200\n"
 
 
-@pytest.fixture(params=[COPY + SYNC, MERGE + SYNC], ids=["copy", "merge"])
+@pytest.fixture(params=[pytest.param(COPY + SYNC, id="copy", marks=pytest.mark.long), pytest.param(MERGE + SYNC, id="merge")])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GroupsWorld]:
     with GroupsWorld(tmp_path, request.param) as found:
         yield found

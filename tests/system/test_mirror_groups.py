@@ -12,7 +12,7 @@ from support.mirror_groups import COPY, LIMIT_S, MERGE, PARTITIONS, RECORDS, Gro
 pytestmark = pytest.mark.system
 
 
-@pytest.fixture(params=[COPY, MERGE], ids=["copy", "merge"])
+@pytest.fixture(params=[pytest.param(COPY, id="copy", marks=pytest.mark.long), pytest.param(MERGE, id="merge")])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GroupsWorld]:
     with GroupsWorld(tmp_path, request.param) as found:
         yield found

@@ -22,7 +22,7 @@ KILLS = 40 if os.environ.get("MOLDAU_TORTURE") else 3
 @pytest.mark.parametrize(
     ("names", "partitioning"),
     [
-        pytest.param(["east", "west"], "same", id="two that mirror each other"),
+        pytest.param(["east", "west"], "same", id="two that mirror each other", marks=pytest.mark.long),
         pytest.param(["east", "west", "north"], "key", id="a ring of three"),
     ],
 )

@@ -30,7 +30,7 @@ POINTS = ("commit: half sent", "commit: sent", "commit: published", "publisher: 
 LIMIT_S = 60.0
 
 
-@pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
+@pytest.fixture(params=[pytest.param(1, id="one shard", marks=pytest.mark.long), pytest.param(3, id="three shards")])
 def database(request: pytest.FixtureRequest) -> Iterator[PublishedDatabase]:
     with PostgresServer() as server, Broker() as broker:
         database = PublishedDatabase(server, broker.bootstrap_servers, "killed", SCHEMA, ["items", "moves"], request.param)

@@ -12,7 +12,6 @@ import pytest
 from moldau.cli.application import application
 from moldau.testing.broker import Broker
 from support import stream_jobs
-from support.sizes import TORTURE
 from support.spark_cluster import SparkCluster
 from support.stream_jobs import Counts, counted, events, in_table, in_topic, send, updates_of
 from support.stream_topologies import BUSY, HOURS, SOURCE, busy_hours, write_topology
@@ -21,7 +20,6 @@ pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.torture]
 
 _END_S = 600
 _PER_BATCH = 60
-long = pytest.mark.skipif(not TORTURE, reason="long: make torture")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +48,7 @@ def kill_a_worker(cluster: SparkCluster, process: "subprocess.Popen[str]", begun
     cluster.start_worker(number)
 
 
-@long
+@pytest.mark.long
 def test_a_submitted_job_survives_the_end_of_a_worker(cluster: SparkCluster, broker: Broker, tmp_path: Path) -> None:
     """`spark-submit` of the file that `moldau stream run` takes: the counts in topic and table are those of all events."""
     batches = 20
@@ -86,7 +84,7 @@ def test_a_load_survives_the_end_of_a_worker(cluster: SparkCluster, broker: Brok
     assert sorted(row["n"] for row in in_table(tmp_path / "lake" / topic)) == list(range(6000))
 
 
-@long
+@pytest.mark.long
 def test_a_topology_survives_the_end_of_a_worker(cluster: SparkCluster, broker: Broker, tmp_path: Path) -> None:
     """Each job is an application of the cluster; an hour is busy once, whatever ends meanwhile."""
     for name in (SOURCE, HOURS, BUSY):

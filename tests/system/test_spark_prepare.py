@@ -77,6 +77,7 @@ def test_one_that_is_stopped_leaves_nothing(environment: dict[str, str]) -> None
     assert not list(Path(environment["MOLDAU_SPARK_CACHE"]).glob("*.*"))
 
 
+@pytest.mark.long
 def test_what_is_made_is_used(environment: dict[str, str], tmp_path: Path) -> None:
     """By starts of other sizes too; while it is not whole, by none."""
     said = prepare(environment)

@@ -338,7 +338,7 @@ V1 = {
 V2 = {**V1, "fields": [{"name": "tail", "type": "string", "default": "unknown"}, *V1["fields"]]}
 
 
-@pytest.mark.parametrize("kind", ["json", "avro"])
+@pytest.mark.parametrize("kind", [pytest.param("json", marks=pytest.mark.long), "avro"])
 def test_a_schema_that_changes(places: Places, kind: str) -> None:
     """Events with a new field come while the job has the old schema, also where a batch is read again; at its next start it has the field.
     The windows that are open stay."""
@@ -384,7 +384,7 @@ def test_a_schema_that_changes(places: Places, kind: str) -> None:
     assert tails == {500: None, 501: None, 502: "unknown" if kind == "avro" else None, 503: "N5"}
 
 
-@pytest.mark.parametrize("undecodable", ["skip", "dead-letters"])
+@pytest.mark.parametrize("undecodable", [pytest.param("skip", marks=pytest.mark.long), "dead-letters"])
 def test_values_that_are_no_events(places: Places, undecodable: str) -> None:
     """They are left out or put aside, and counted; the status has a line for them, and one for late rows."""
     source = places.topic("in")

@@ -14,7 +14,6 @@ from moldau.streams.points import POINTS
 from support.job_killer import BROKER, DRIVER, WORKER, JobUnderFire, Outcome
 from support.killed_jobs import JOBS
 from support.server import ServerProcess
-from support.sizes import TORTURE
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.torture]
 
@@ -35,7 +34,7 @@ def kill_all(job: JobUnderFire) -> None:
         job.kill_driver()
 
 
-@pytest.mark.skipif(not TORTURE, reason="long: make torture")
+@pytest.mark.long
 def test_kill_table(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"\nseed {seed}")

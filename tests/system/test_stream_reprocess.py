@@ -245,7 +245,7 @@ job = weekly_job({bootstrap!r}, Path({directory!r}), {source!r}, {sink!r})
 """
 
 
-@pytest.mark.skipif(not TORTURE, reason="long: make torture")
+@pytest.mark.long
 @pytest.mark.parametrize("dies_at", [SWITCH_POINTS[:-1], SWITCH_POINTS[-1:]], ids=["each point", "the last one"])
 def test_killed_in_the_middle_it_continues(
     broker: Broker, spark: Any, topics: tuple[str, str], tmp_path: Path, dies_at: tuple[str, ...]

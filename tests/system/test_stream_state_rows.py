@@ -19,7 +19,14 @@ pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 
 @pytest.mark.parametrize(
-    ("kind", "report_lost"), [("inner", False), ("inner", True), ("left_outer", False), ("distinct", False)], ids=lambda each: str(each)
+    ("kind", "report_lost"),
+    [
+        ("inner", False),
+        pytest.param("inner", True, marks=pytest.mark.long),
+        pytest.param("left_outer", False, marks=pytest.mark.long),
+        ("distinct", False),
+    ],
+    ids=str,
 )
 def test_rows_in_state(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, report_lost: bool) -> None:
     """Over two runs, in the second of which rows leave the state. Where the report before lacks a batch, Spark counts."""

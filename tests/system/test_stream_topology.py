@@ -19,14 +19,12 @@ from moldau.streams.topology_loading import load_topology
 from moldau.streams.topology_run import TopologyRun
 from moldau.testing.broker import Broker
 from support.local_cluster import wait_for
-from support.sizes import TORTURE
 from support.spark import spark_session
 from support.stream_jobs import events, in_topic, send
 from support.stream_topologies import BUSY, HOURS, SOURCE, busy_hours, write_topology
 
 pytestmark = [pytest.mark.system, pytest.mark.torture]
 
-long = pytest.mark.skipif(not TORTURE, reason="long: make torture")
 
 _END_S = 600
 
@@ -184,7 +182,7 @@ def wrong_topology(broker: Broker, directory: Path, topics: str) -> Path:
     return file
 
 
-@long
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_topology_on_spark(broker: Broker, tmp_path: Path) -> None:
     """Run once, the second job has what the first one has just made of the events; status and stop know the jobs."""
@@ -209,7 +207,7 @@ def test_a_topology_on_spark(broker: Broker, tmp_path: Path) -> None:
     assert (stopped.exit_code, stopped.output.count(": stopped at ")) == (0, 2)
 
 
-@long
+@pytest.mark.long
 @pytest.mark.spark
 def test_mistakes_are_found_before_anything_runs(broker: Broker, tmp_path: Path) -> None:
     """`run` prints them, and starts nothing."""
