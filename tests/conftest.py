@@ -2,7 +2,7 @@
 
 They draw the same examples each time, 40 of them where a test has no number of its own, so that a change is judged and not the luck of a
 run; with MOLDAU_TORTURE=1 they draw fresh and more examples (`make properties`, part of `make torture`, prints the seed) and print how to
-draw what failed again. Such tests have the mark `drawn`, wherever they stand.
+draw what failed again. Such tests have the mark `drawn`, wherever they stand. Those with the mark `long` are skipped without it.
 
 A file is imported only if `-m` may select something in it, by the marks that it names.
 

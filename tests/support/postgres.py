@@ -19,6 +19,10 @@ from support.ports import free_ports
 
 HOST: Final = "127.0.0.1"
 START_LIMIT_S: Final = 60.0
+DROP_FREE_SLOTS: Final = (
+    "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active AND database = current_database()"
+)
+"""The server may not have noticed yet that a publisher has ended; what is left goes with the server."""
 POLL_S: Final = 0.02
 SETTINGS: Final[Mapping[str, str]] = {
     "wal_level": "logical",

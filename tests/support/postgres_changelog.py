@@ -18,7 +18,7 @@ from moldau.changelog.replica import Replica
 from moldau.changelog.store import WHOLE, Checksum, ReplicaStore
 from moldau.changelog.values import ALL_SHARDS
 from support.changelog_log import ChangelogLog, read_log
-from support.postgres import PostgresServer
+from support.postgres import DROP_FREE_SLOTS, PostgresServer
 
 if TYPE_CHECKING:
     import psycopg
@@ -77,7 +77,7 @@ class PublishedDatabase:
     def wait_slot_free(self) -> None:
         """The server has noticed that the connection of the source before has ended."""
         end = time.monotonic() + LIMIT_S
-        while self.row(f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'moldau_{self.name}' AND active") != (0,):
+        while self.row(f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{self.slot}' AND active") != (0,):
             assert time.monotonic() < end, "the slot is still in use"
             time.sleep(POLL_S)
 
@@ -97,7 +97,7 @@ class PublishedDatabase:
         """A source has connected after that time, in seconds since 1970, and asked the server something."""
         asked = "application_name = %s AND query <> '' AND backend_start >= to_timestamp(%s)"
         end = time.monotonic() + LIMIT_S
-        while not self.execute(f"SELECT pid FROM pg_stat_activity WHERE {asked}", [f"moldau_{self.name}", since]).fetchall():
+        while not self.execute(f"SELECT pid FROM pg_stat_activity WHERE {asked}", [self.slot, since]).fetchall():
             assert time.monotonic() < end, "no source has connected"
             time.sleep(POLL_S)
 
@@ -132,9 +132,7 @@ class PublishedDatabase:
             store.close()
 
     def close(self) -> None:
-        self.execute(
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active AND database = current_database()"
-        )
+        self.execute(DROP_FREE_SLOTS)
         self.connection.close()
 
 

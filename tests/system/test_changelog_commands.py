@@ -26,7 +26,7 @@ from moldau.cli.application import application
 from moldau.client.admin import Admin
 from moldau.client.cluster import Cluster
 from moldau.testing.broker import Broker
-from support.postgres import PostgresServer
+from support.postgres import DROP_FREE_SLOTS, PostgresServer
 
 if TYPE_CHECKING:
     import psycopg
@@ -39,8 +39,6 @@ SCHEMA = """
 CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT);
 CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT);
 """
-DROP_FREE_SLOTS = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active AND database = current_database()"
-"""The server may not have noticed yet that a publisher has ended; what is left goes with the server."""
 
 
 @pytest.fixture(scope="module")

@@ -130,9 +130,9 @@ def drop_slot(database: PublishedDatabase, source: Victim) -> None:
         time.sleep(POLL_S)
     source.end()
     database.wait_slot_free()
-    database.execute(f"SELECT pg_drop_replication_slot('moldau_{database.name}')")
+    database.execute(f"SELECT pg_drop_replication_slot('{database.slot}')")
     source.start()
-    assert f"replication slot moldau_{database.name} is missing" in source.failure()
+    assert f"replication slot {database.slot} is missing" in source.failure()
     assert source.process.returncode == 1
     source.environment = {postgres_publisher.REPUBLISH: "lost"}
     source.start()

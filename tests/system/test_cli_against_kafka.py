@@ -17,7 +17,6 @@ from support.server import ServerProcess
 
 pytestmark = pytest.mark.system
 
-
 ELR_SETTING = "min.insync.replicas"
 """Kafka from 4.1 on sets it for the whole cluster when it is formatted (KIP-966)."""
 

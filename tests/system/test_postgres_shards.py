@@ -253,7 +253,7 @@ def test_a_dropped_slot_has_all_shards_published_again(databases: Databases, tmp
     with database.published() as running:
         running.wait_published()
     database.wait_slot_free()
-    database.execute("SELECT pg_drop_replication_slot(%s)", [f"moldau_{database.name}"])
+    database.execute("SELECT pg_drop_replication_slot(%s)", [database.slot])
     database.execute("DELETE FROM items WHERE id <= 40")
     database.execute("INSERT INTO items VALUES (1000, 'while it was away', 1)")
     error = RunningSource(database).wait_failed()
@@ -453,7 +453,7 @@ def test_keys_that_are_equal_numbers_are_one_row_after_publishing_again(
     store = PostgresStore(server.create(f"{database.name}_copy"), sharded=True)
     assert database.replicate(store) == database.checksums()
     database.wait_slot_free()
-    database.execute("SELECT pg_drop_replication_slot(%s)", [f"moldau_{database.name}"])
+    database.execute("SELECT pg_drop_replication_slot(%s)", [database.slot])
     database.execute("UPDATE prices SET id = id::numeric(10, 2)")
     with database.published(Choices(republish=Republish.LOST)) as running:
         running.wait_published()

@@ -196,7 +196,7 @@ def test_keys_that_are_equal_but_written_otherwise_leave_no_rows_behind(database
         running.wait_published()
         assert keys(database) == {"3.0"}
     database.wait_slot_free()
-    database.execute("SELECT pg_drop_replication_slot(%s)", [f"moldau_{database.name}"])
+    database.execute("SELECT pg_drop_replication_slot(%s)", [database.slot])
     database.execute("UPDATE prices SET price = 3.00")
     with database.published(Choices(republish=Republish.LOST)) as running:
         running.wait_published()
@@ -448,7 +448,7 @@ def test_a_transaction_that_alters_a_table_does_not_wait_for_a_source_that_waits
     with server.connect(database.name) as other, other.transaction():
         other.execute("INSERT INTO items VALUES (2, 'b', 1)")
         running = RunningSource(database)
-        slot = f"SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CREATE_REPLICATION_SLOT \"moldau_{database.name}\"%'"
+        slot = f"SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CREATE_REPLICATION_SLOT \"{database.slot}\"%'"
         while database.row(slot) == (0,):
             assert running.error is None
         other.execute("SET LOCAL lock_timeout = '10s'")
@@ -492,13 +492,13 @@ def test_a_dropped_slot_is_named_and_the_changelog_published_again(databases: Da
     with database.published() as running:
         running.wait_published()
     database.wait_slot_free()
-    database.execute("SELECT pg_drop_replication_slot(%s)", [f"moldau_{database.name}"])
+    database.execute("SELECT pg_drop_replication_slot(%s)", [database.slot])
     database.execute("DELETE FROM items WHERE id <= 40")
     database.execute("INSERT INTO items VALUES (1000, 'while it was away', 1)")
     error = RunningSource(database).wait_failed()
     assert isinstance(error, SlotLostError)
     assert error.state is SlotState.MISSING
-    assert f"replication slot moldau_{database.name} is missing" in str(error)
+    assert f"replication slot {database.slot} is missing" in str(error)
     with database.published(Choices(republish=Republish.LOST)) as running:
         database.execute("UPDATE items SET price = 7 WHERE id = 50")
         running.wait_published()
@@ -516,7 +516,7 @@ def test_a_slot_that_another_program_advanced_or_made_again_is_named(databases: 
         running.wait_published()
     database.execute("INSERT INTO items VALUES (1, 'a', 1)")
     database.wait_slot_free()
-    database.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [f"moldau_{database.name}"])
+    database.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [database.slot])
     error = RunningSource(database).wait_failed()
     assert isinstance(error, SlotLostError)
     assert error.state is SlotState.ADVANCED
@@ -532,7 +532,7 @@ def test_a_slot_that_changes_while_a_source_connects_is_named(databases: Databas
     class LateConnection(ReplicationConnection):
         def __init__(self, server: Server, application: str) -> None:
             super().__init__(server, application)
-            database.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [f"moldau_{database.name}"])
+            database.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [database.slot])
 
     monkeypatch.setattr(source_module, "ReplicationConnection", LateConnection)
     error = RunningSource(database).wait_failed()
@@ -567,7 +567,7 @@ def test_a_publication_that_another_program_has_changed_is_named(statement: str,
     database.execute("ALTER TABLE items REPLICA IDENTITY FULL")
     with database.published(Choices(before_images=False)) as running:
         running.wait_published()
-    database.execute(statement.format(f"moldau_{database.name}"))
+    database.execute(statement.format(database.slot))
     error = RunningSource(database).wait_failed()
     assert isinstance(error, SlotLostError)
     assert error.state is SlotState.TABLES
@@ -577,7 +577,7 @@ def test_a_publication_that_another_program_has_changed_is_named(statement: str,
 def test_a_publication_that_is_made_again_under_a_source_is_named(databases: Databases) -> None:
     """The server reads the stream with the catalog of its time, in which the publication is missing for ever."""
     database = databases()
-    publication = f"moldau_{database.name}"
+    publication = database.slot
     with database.published() as running:
         database.execute(f"DROP PUBLICATION {publication}")
         database.execute("INSERT INTO items VALUES (1, 'a', 1)")
@@ -630,7 +630,7 @@ def test_a_place_of_another_server_is_not_taken_for_one_of_this(databases: Datab
 
 def test_a_slot_of_another_database_is_not_touched(databases: Databases) -> None:
     database, other = databases(), databases()
-    other.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [f"moldau_{database.name}"])
+    other.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [database.slot])
     error = RunningSource(database, Choices(republish=Republish.LOST)).wait_failed()
     assert isinstance(error, SlotLostError)
     assert error.state is SlotState.FOREIGN
@@ -755,7 +755,7 @@ def test_a_log_that_grows_without_changes_of_the_tables_is_released(databases: D
         commits = len(database.log().commits)
         while lsn_of(running.source.statistics().lsn) < before + 200_000:
             database.execute("INSERT INTO others SELECT repeat('x', 100) FROM generate_series(1, 500)")
-        slot = f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = 'moldau_{database.name}'"
+        slot = f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{database.slot}'"
         running.wait_published()
     assert lsn_of(database.row(slot)[0]) > before + 200_000
     log = database.log()

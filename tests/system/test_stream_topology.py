@@ -25,7 +25,6 @@ from support.stream_topologies import BUSY, HOURS, SOURCE, busy_hours, write_top
 
 pytestmark = [pytest.mark.system, pytest.mark.torture]
 
-
 _END_S = 600
 
 STAND_IN = """import os, threading, time
